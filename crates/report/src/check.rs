@@ -1,4 +1,4 @@
-//! The capabilities of a machine, for `check`: the items, their JSON (`iotrail.check/1`), and their text for a terminal.
+//! A machine's capabilities, for `check`: the items, their JSON (`iotrail.check/1`) and their terminal text.
 
 use serde::Serialize;
 
@@ -157,7 +157,7 @@ impl Item {
         }
     }
 
-    /// `restore`: the change that makes it known.
+    /// `restore`: the change that makes the item known.
     pub fn unknown(
         section: Section,
         id: &str,
@@ -173,11 +173,11 @@ impl Item {
     }
 }
 
-/// Longer lists of names are printed as a number on the terminal, and in full in the JSON.
+/// On a terminal, longer name lists are shown as a count; the JSON contains all names.
 const MOST_NAMES: usize = 20;
 const MOST_LOST: usize = 5;
 
-/// The report as shown on the screen.
+/// The report as a terminal screen.
 pub fn screen(report: &Report, style: Style) -> Screen {
     let mut out = Screen::new(style);
     out.heading(&verdict(report));
@@ -203,7 +203,7 @@ pub fn screen(report: &Report, style: Style) -> Screen {
     out
 }
 
-/// Whether completions can be traced here; if not, the obstacles.
+/// Whether completions can be traced on this machine; if not, the obstacles.
 fn verdict(report: &Report) -> String {
     let of = |section| report.items.iter().filter(move |i| i.section == section);
     let probes = of(Section::Probes).count();
@@ -236,7 +236,7 @@ struct Line {
     texts: Vec<String>,
 }
 
-/// Items of a group are joined by state; a group with only one state is one row.
+/// Joins the items of a group by state; a group with a single state is one row.
 fn rows<'a>(items: impl Iterator<Item = &'a Item>) -> Vec<Line> {
     let items: Vec<&Item> = items.collect();
     let mut lines = Vec::new();
@@ -269,7 +269,7 @@ fn rows<'a>(items: impl Iterator<Item = &'a Item>) -> Vec<Line> {
     lines
 }
 
-/// `of`: number of items of the group, over all states.
+/// `of`: number of items in the group, over all states.
 fn line(members: &[&Item], of: Option<usize>) -> Line {
     let first = members[0];
     let mut texts = Vec::new();

@@ -1,6 +1,7 @@
-//! Measurements and runs → reports for people and files for programs. Reports depend on stored records, never on the code that produced them.
+//! Turns measurements and runs into reports for people and files for programs. Reports depend on stored records, never
+//! on the code that produced them.
 //!
-//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`, `iotrail-path`, `iotrail-store`, `iotrail-answer`.
+//! Depends on `iotrail-base`, `iotrail-schema`, `iotrail-stats`, `iotrail-path`, `iotrail-store`, `iotrail-answer`.
 
 pub mod check;
 pub mod export;

@@ -1,8 +1,8 @@
 //! Tables as CSV (RFC 4180: CRLF, quotes doubled). The first line names the columns; unknown is an empty field.
 //!
-//! A spreadsheet treats text that begins with `=`, `+`, `-`, `@`, a tab or a line end as a formula, and file names come from
-//! outside. An apostrophe is inserted before such text and before text that begins with an apostrophe. Readers of the file
-//! must remove one apostrophe. Numbers are unmodified, including negative ones.
+//! A spreadsheet interprets text that begins with `=`, `+`, `-`, `@`, a tab or a line end as a formula, and file names
+//! are untrusted. Such text, and text that begins with an apostrophe, gets an apostrophe prepended, which readers must
+//! remove. Numbers are unmodified, including negative ones.
 
 use std::io::Write;
 
@@ -11,14 +11,14 @@ use super::table::{self, Field, HISTOGRAM, IDENTITY, MEASUREMENTS, Table};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::value_text;
 
-/// Rows without the first line. `refused` has the reason if the output failed.
+/// Writes rows without the header line. `refused` receives the reason if the output fails.
 pub fn write(run: &Run<'_>, table: &Table, out: impl Write, refused: &dyn Fn(std::io::Error) -> Error) -> Result<u64> {
     let taken = |e: csv::Error| match e.into_kind() {
         csv::ErrorKind::Io(e) => refused(e),
         other => refused(std::io::Error::other(format!("{other:?}"))),
     };
     let mut out = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
-    // Parameters belong to the cell; other tables refer to them by `cell`.
+    // Parameters belong to the cell; the other tables refer to them by `cell`.
     let parameters = if table.name == MEASUREMENTS.name { run.parameters() } else { vec![] };
     for column in IDENTITY {
         out.write_field(column.name).map_err(&taken)?;
@@ -64,7 +64,7 @@ pub(super) fn written(field: &Field) -> String {
 }
 
 fn guarded(text: &str) -> String {
-    // Some programs treat the full-width forms like the ASCII ones.
+    // Some spreadsheets treat full-width forms like the ASCII characters.
     let begins = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '\'', '＝', '＋', '－', '＠']);
     if begins { format!("'{text}") } else { text.to_owned() }
 }

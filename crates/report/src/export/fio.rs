@@ -2,9 +2,9 @@
 //! measurement, named as fio-plot expects. fio-plot treats the jobs of a file, and the files of a directory with the same
 //! depth and number of jobs, as parts of one load; other parameters and repeats therefore have separate directories.
 //!
-//! Latency is fio's `lat`: from before the submission to after the reaping. Its two parts, `slat` and
-//! `clat`, are not measured; they are 0, as fio prints them when disabled. Percentiles with too few samples
-//! are omitted. fio reports reads and writes separately and a measurement does not, so a mixed load has no file.
+//! Latency is fio's `lat`, from before submission until after reaping. Its parts `slat` and `clat` are not measured;
+//! they are 0, as in fio if disabled. Percentiles with too few samples are omitted. fio separates reads and writes, a
+//! measurement does not, so a mixed load has no file.
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use iotrail_schema::measurement::{Measurement, Throughput};
 use iotrail_schema::run_record::value_text;
 use iotrail_stats::quantile::quantile;
 
-/// Path of a measurement's file below the output directory: `arm=coop/repeat-1/randread-16-1.json`.
+/// Path of a measurement's file relative to the output directory: `arm=coop/repeat-1/randread-16-1.json`.
 pub fn place(row: &Row<'_>) -> String {
     let load = &row.measurement.load;
     let others = row.params.iter().filter(|(name, _)| !matches!(name.as_str(), "depth" | "jobs"));
@@ -25,7 +25,7 @@ pub fn place(row: &Row<'_>) -> String {
     format!("{folder}/repeat-{}/{}-{}-{}.json", row.repeat, super::file_name(load.rw.name()), load.depth, load.jobs)
 }
 
-/// The direction of the load in fio's terms; `None`: both or none.
+/// The direction of the load in fio's terms; `None` if it has both or neither.
 fn direction(rw: &Rw) -> Option<&'static str> {
     match rw {
         Rw::Read | Rw::RandRead => Some("read"),
@@ -34,12 +34,12 @@ fn direction(rw: &Rw) -> Option<&'static str> {
     }
 }
 
-/// Whether fio has such a load.
+/// Whether fio can express the load.
 pub fn is_told(row: &Row<'_>) -> bool {
     direction(&row.measurement.load.rw).is_some()
 }
 
-/// The file's content; `None`: fio has no such load.
+/// The file's content; `None` if fio cannot express the load.
 pub fn file(row: &Row<'_>, latency: Option<&Histogram<u64>>) -> Option<Value> {
     let m = row.measurement;
     let direction = direction(&m.load.rw)?;
@@ -80,7 +80,7 @@ pub fn file(row: &Row<'_>, latency: Option<&Histogram<u64>>) -> Option<Value> {
         }
     }
     let mut file = json!({
-        // The layout is of this fio version; the job's name identifies iotrail.
+        // The layout follows this fio version; the job name identifies iotrail.
         "fio version": "fio-3.33",
         "timestamp": m.started_unix_s,
         "timestamp_ms": m.started_unix_s * 1000,
@@ -95,7 +95,7 @@ fn job_runtime_ms(m: &Measurement) -> u64 {
     m.elapsed_ns / 1_000_000 * u64::from(m.load.jobs)
 }
 
-/// Numbers are text there, as in a job file.
+/// fio prints numbers as strings here, as in a job file.
 fn options(m: &Measurement) -> Value {
     let load = &m.load;
     let engine = match &load.engine {
@@ -123,7 +123,7 @@ fn options(m: &Measurement) -> Value {
     Value::Object(options)
 }
 
-/// The name as in job files; fio-plot prints it unmodified.
+/// The size as written in job files; fio-plot prints it unmodified.
 fn block_size(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{}m", b >> 20),
@@ -199,11 +199,11 @@ fn of_latencies(m: &Measurement, latency: Option<&Histogram<u64>>) -> Value {
     out
 }
 
-/// Those of fio's default list.
+/// fio's default list.
 const PERCENTILES: &[f64] =
     &[1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
-/// From the completions per interval; intervals are shorter than fio's half second.
+/// Based on completions per interval; the intervals are shorter than fio's 500 ms.
 fn over_time(series: &Throughput, m: &Measurement, out: &mut Value) {
     let per_s = 1e9 / series.interval_ns as f64;
     let iops: Vec<f64> = series.ios.iter().map(|n| *n as f64 * per_s).collect();
@@ -227,7 +227,7 @@ fn over_time(series: &Throughput, m: &Measurement, out: &mut Value) {
     out["bw_agg"] = 100.0.into();
 }
 
-/// fio's bins: 64 to each power of two, named by their middle.
+/// fio's bins: 64 per power of two, named by their midpoint.
 const GROUP_BITS: u32 = 6;
 
 fn bins(latency: &Histogram<u64>) -> Value {
@@ -242,7 +242,7 @@ fn bins(latency: &Histogram<u64>) -> Value {
     bins.into_iter().map(|(bin, n)| (bin.to_string(), Value::from(n))).collect::<Map<_, _>>().into()
 }
 
-/// `plat_val_to_idx` and `plat_idx_to_val` of fio's stat.c, one after the other.
+/// Combines `plat_val_to_idx` and `plat_idx_to_val` from fio's stat.c.
 fn middle(ns: u64) -> u64 {
     let top = ns.max(1).ilog2();
     if top <= GROUP_BITS {
@@ -253,16 +253,16 @@ fn middle(ns: u64) -> u64 {
     from + (1 << width_bits) / 2
 }
 
-/// fio's three lists, with the nanoseconds of their units, and whether each has a bucket without an upper bound.
+/// fio's three lists, the nanoseconds per unit, and whether the list has an unbounded last bucket.
 const DISTRIBUTION: [(&str, u64, bool); 3] =
     [("latency_ns", 1, false), ("latency_us", 1000, false), ("latency_ms", 1_000_000, true)];
 
-/// Bounds of each list, in its unit.
+/// Upper bounds of each list's buckets, in its unit.
 const BELOW: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
 /// Name of the bucket above these bounds.
 const LONGEST: u64 = 2000;
 
-/// Share of all latencies per bucket: below its bound and not below the previous one.
+/// Share of all latencies per bucket, from the previous bound (inclusive) to its own bound (exclusive).
 fn distribution(latency: &Histogram<u64>, unit_ns: u64, is_last: bool) -> Value {
     let mut bounds = BELOW.to_vec();
     let mut names: Vec<String> = BELOW.iter().map(u64::to_string).collect();
@@ -271,7 +271,7 @@ fn distribution(latency: &Histogram<u64>, unit_ns: u64, is_last: bool) -> Value 
         names.extend([LONGEST.to_string(), format!(">={LONGEST}")]);
     }
     let mut counts = vec![0; bounds.len() + 1];
-    // The list of the smaller unit ends where this one begins.
+    // The first bucket starts where the list of the smaller unit ends.
     let from_ns = if unit_ns == 1 { 0 } else { unit_ns };
     for bucket in latency.iter_recorded() {
         let ns = latency.median_equivalent(bucket.value_iterated_to());
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!((lat["N"].as_u64(), lat["max"].as_u64()), (Some(500), Some(4_100_000)));
         let bins = lat["bins"].as_object().unwrap();
         assert_eq!(bins.values().map(|n| n.as_u64().unwrap()).sum::<u64>(), 10_000);
-        // With 10,000 samples, p99.95 has five above it, and p99.99 has not.
+        // Of 10,000 samples, five exceed p99.95, but too few exceed p99.99.
         let percentiles = lat["percentile"].as_object().unwrap();
         assert!(percentiles.contains_key("99.950000") && !percentiles.contains_key("99.990000"));
         let total: f64 = ["latency_ns", "latency_us", "latency_ms"]
@@ -377,7 +377,7 @@ mod tests {
             m.load.rw = rw.into();
             assert_eq!(files(&m.clone().into())[0].1, None);
         }
-        // Without a histogram: the quantiles of the measurement.
+        // Without a histogram, the file contains the measurement's quantiles.
         m.load.rw = "write".into();
         let file = files(&m.into()).remove(0).1.unwrap();
         let lat = &file["jobs"][0]["write"]["lat_ns"];
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn bins_equal_those_of_fio() {
-        // fio 3.33's names: bins of 64 ns and more are named by their middle.
+        // fio 3.33 names bins of 64 ns and more by their midpoint.
         assert_eq!([0, 1, 63, 64, 127].map(middle), [0, 1, 63, 64, 127]);
         assert_eq!([128, 131, 256, 27_918_336].map(middle), [129, 131, 258, 27_918_336]);
     }

@@ -1,8 +1,8 @@
-//! Flame graphs: folded stacks drawn as SVG, by inferno.
+//! Flame graphs: inferno draws folded stacks as SVG.
 
 use inferno::flamegraph::{Options, from_lines};
 
-/// Reasons for a missing picture.
+/// Reasons for not drawing a flame graph.
 #[derive(Debug, thiserror::Error)]
 pub enum Undrawn {
     #[error("it has no samples")]
@@ -11,7 +11,7 @@ pub enum Undrawn {
     Failed(#[from] std::io::Error),
 }
 
-/// An SVG with a script for zooming and searching; it loads nothing from the network. Widths are numbers of samples.
+/// An SVG with a script for zooming and searching, which loads nothing from the network. Widths are sample counts.
 pub fn svg(folded: &[String], title: &str, subtitle: &str) -> Result<Vec<u8>, Undrawn> {
     if folded.is_empty() {
         return Err(Undrawn::Empty);

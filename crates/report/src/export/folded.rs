@@ -9,7 +9,7 @@ use iotrail_path::place;
 use iotrail_path::sample::{Sample, Stack};
 use iotrail_schema::run_record::value_text;
 
-/// Selects the stacks and their first frame.
+/// Selects the stacks and the frame at which they start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Under {
     /// All samples.
@@ -18,8 +18,8 @@ pub enum Under {
     TaskWork,
 }
 
-/// Lines in alphabetical order, each stack once; the counts sum to the number of selected samples. User mode is one
-/// frame, `[user]`; idle CPUs appear as the thread `idle`.
+/// Lines in alphabetical order, one per distinct stack; the counts add up to the number of selected samples. User mode
+/// is a single frame, `[user]`; idle CPUs appear as a thread named `idle`.
 pub fn lines(samples: &[Sample], under: Under) -> Vec<String> {
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     for sample in samples.iter().filter(|s| s.count > 0) {
@@ -49,8 +49,8 @@ pub fn lines(samples: &[Sample], under: Under) -> Vec<String> {
     stacks.into_iter().map(|(stack, count)| format!("{stack} {count}")).collect()
 }
 
-/// The samples of a run's measurements by location, since runs store no stacks: `cell=1;arm=x;place count`, one line per
-/// cell and location, repeats merged.
+/// A run's samples by location, because runs do not store stacks: `cell=1;arm=x;place count`, one line per cell and
+/// location, with repeats merged.
 pub fn places(run: &Run<'_>) -> Result<Vec<String>> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     run.rows(Order::Cell, &mut |row| {

@@ -5,8 +5,8 @@
 //! DIR/histogram/host=NAME/run=…/part.parquet                     and so on, one directory per table
 //! ```
 //!
-//! `host` and `run` are only in the paths (Hive partitions), which readers turn into columns. All files of a table have the
-//! same columns, all optional; they are compressed with Snappy, which all readers support.
+//! `host` and `run` appear only in the paths (Hive partitions), which readers turn into columns. All files of a table
+//! have the same columns, all of them optional, and use Snappy compression, which every reader supports.
 
 mod values;
 
@@ -29,10 +29,10 @@ use iotrail_base::error::{Error, Result};
 
 type Done<T> = std::result::Result<T, ParquetError>;
 
-/// Maximum number of fields that are written together.
+/// Maximum number of fields written at once.
 const GROUP_FIELDS: usize = 1 << 19;
 
-/// Maximum number of buffered fields over all files, so that the memory of an export does not grow with its run.
+/// Maximum number of buffered fields over all files, so that an export's memory does not grow with the run.
 const KEPT_FIELDS: usize = 2 * GROUP_FIELDS;
 
 /// A complete file, and its path below the output directory.
@@ -45,7 +45,7 @@ pub struct Part {
     pub place: PathBuf,
 }
 
-/// Paths of a run's files below the output directory, by host of the measurement.
+/// Paths of a run's files relative to the output directory, by measuring host.
 pub fn places(run: &Run<'_>) -> Result<Vec<PathBuf>> {
     Ok(run.hosts()?.iter().flat_map(|host| table::all().map(|t| place(t, host, run))).collect())
 }
@@ -59,7 +59,7 @@ fn place(table: &Table, host: &str, run: &Run<'_>) -> PathBuf {
     [table.name, &format!("host={host}"), &folder, "part.parquet"].iter().collect()
 }
 
-/// Writes all tables into `under_way`. `refused` has the reason if a file failed.
+/// Writes all tables to `under_way`. `refused` receives the reason if a file fails.
 pub fn write(run: &Run<'_>, under_way: &Path, refused: &dyn Fn(&Path, ParquetError) -> Error) -> Result<Vec<Part>> {
     let mut hosts: BTreeMap<String, Vec<Writing>> = BTreeMap::new();
     let mut kept = 0;
@@ -82,7 +82,7 @@ pub fn write(run: &Run<'_>, under_way: &Path, refused: &dyn Fn(&Path, ParquetErr
             kept += file.kept();
         }
         while kept >= KEPT_FIELDS {
-            // Readers prefer large groups: write the one with the most fields.
+            // Readers prefer large groups, so write the fullest one.
             let Some(fullest) = hosts.values_mut().flatten().max_by_key(|file| file.kept()) else { break };
             kept -= fullest.kept();
             fullest.flush().map_err(|e| refused(&fullest.place, e))?;
@@ -103,7 +103,7 @@ fn row_fields(table: &Table) -> usize {
     IDENTITY.len() + table.columns.len()
 }
 
-/// Maximum number of rows of a table per group.
+/// Maximum number of rows per group of a table.
 fn group_rows(table: &Table) -> usize {
     GROUP_FIELDS / row_fields(table)
 }
@@ -127,7 +127,7 @@ impl Writing {
         let made = under_way.join(super::file_name(&place.to_string_lossy()));
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
-            // Groups are small for a reader; an index of their pages would stay in memory until the end of the file.
+            // Groups are small enough for readers; a page index would stay in memory until the end of the file.
             .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_offset_index_disabled(true)
             .set_created_by(concat!("iotrail ", env!("CARGO_PKG_VERSION")).into())
@@ -166,7 +166,7 @@ impl Writing {
         }
         let mut group = self.file.next_row_group()?;
         for (i, values) in self.columns.iter_mut().enumerate() {
-            // The two columns of parameters follow the identity columns.
+            // The two parameter columns follow the identity columns.
             if i == IDENTITY.len()
                 && let Some(params) = &mut self.params
             {
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(rows[0].get_double(at("latency_mean_ns")).unwrap(), 3_998_123.1);
         assert_eq!(rows[3].get_long(at("load_depth")).unwrap(), 32);
         assert!(rows[0].get_bool(at("load_direct")).unwrap());
-        // Text is unmodified, without a spreadsheet's apostrophe, and unknown is null.
+        // Text is stored unmodified, without a spreadsheet's apostrophe; unknown values are null.
         assert_eq!(rows[0].get_string(at("experiment")).unwrap(), HOSTILE[0]);
         assert!(rows[0].get_long(at("latency_p99_ns")).is_err());
         let params = rows[0].get_map(at("params")).unwrap();
@@ -308,7 +308,7 @@ mod tests {
         let tenths = |table: &str, n: usize| n * group_rows(table::all().find(|t| t.name == table).unwrap()) / 10;
         let mut cells = cells();
         let m = &mut cells[0].measurements.open()[0];
-        // Together more fields than two groups, but no table has the rows of a full group.
+        // More fields in total than two groups hold, but no table reaches a full group.
         m.ipis = vec![m.ipis[0].clone(); tenths("ipis", 9)];
         m.interrupts = vec![m.interrupts[0].clone(); tenths("interrupts", 6)];
         m.mode_switches = vec![m.mode_switches[0].clone(); tenths("mode_switches", 6)];
@@ -317,7 +317,7 @@ mod tests {
             let part = parts.iter().find(|p| p.table == table).unwrap();
             SerializedFileReader::new(File::open(&part.made).unwrap()).unwrap().num_row_groups()
         };
-        // The fullest group was written, and later rows form a new group.
+        // The fullest group was written; later rows form a new group.
         assert_eq!([groups("ipis"), groups("interrupts"), groups("mode_switches")], [2, 1, 1]);
     }
 }

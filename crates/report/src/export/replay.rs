@@ -11,7 +11,7 @@ use iotrail_schema::replay_log::{
     ReplayCallKind, ReplayEvent, ReplayFile, ReplayInterface, ReplayOp, ReplayRequest, ReplaySync,
 };
 
-/// Names of files from the events read so far.
+/// File names from the events read so far.
 #[derive(Debug, Default)]
 pub struct Files(HashMap<u32, ReplayFile>);
 
@@ -27,7 +27,7 @@ impl Files {
     }
 }
 
-/// Column name, and JSON pointers for a request and for a synchronous call.
+/// Column name, and JSON pointers for requests and for synchronous calls.
 const COLUMNS: [(&str, &str, &str); 15] = [
     ("thread", "/tid", "/tid"),
     ("ring", "/ring", ""),
@@ -46,7 +46,7 @@ const COLUMNS: [(&str, &str, &str); 15] = [
     ("file_number", "/file", "/file"),
 ];
 
-/// A row per request and per synchronous call, in the order of the recording. Stamps are CLOCK_MONOTONIC.
+/// One row per request and per synchronous call, in recording order. Timestamps are CLOCK_MONOTONIC.
 pub struct Table<W: Write> {
     out: csv::Writer<W>,
     files: Files,
@@ -121,18 +121,18 @@ impl Logged {
     }
 }
 
-/// fio's I/O log, version 3, in the order of the recording.
+/// fio's I/O log, version 3, in recording order.
 pub struct IoLog<W: Write> {
     out: W,
     files: Files,
-    /// Paths that the log has opened.
+    /// Paths opened in the log.
     open: BTreeSet<String>,
-    /// Their sizes are not those of when they were opened.
+    /// Files whose size has changed since they were opened.
     written_files: BTreeSet<String>,
     began: Option<u64>,
     last_us: u64,
     pub written: u64,
-    /// Requests and calls that the log cannot hold.
+    /// Requests and calls that the log format cannot express.
     pub left_out: u64,
 }
 
@@ -146,14 +146,15 @@ impl<W: Write> IoLog<W> {
     pub fn event(&mut self, event: &ReplayEvent) -> io::Result<()> {
         self.files.take(event);
         let Some(logged) = Logged::of(event) else { return Ok(()) };
-        // fio splits at blanks and needs absolute names.
+        // fio splits at blanks and requires absolute paths.
         let is_path = |path: &str| path.starts_with('/') && !path.contains(char::is_whitespace);
         let file = self.files.find(logged.file).filter(|file| file.replayable && is_path(&file.path));
         let (Some(action), Some(file)) = (logged.action(), file) else {
             self.left_out += 1;
             return Ok(());
         };
-        // fio stops at the end of a file: a read that was cut short there has its bytes, one beyond it none.
+        // fio stops at the end of a file: a read that was cut short there keeps its actual bytes, a read beyond it has
+        // none.
         let mut bytes = logged.bytes;
         if action == "read" && file.size > 0 && !self.written_files.contains(&file.path) {
             bytes = bytes.min(file.size.saturating_sub(logged.offset));
@@ -166,7 +167,7 @@ impl<W: Write> IoLog<W> {
             self.written_files.insert(file.path.clone());
         }
         let began = *self.began.get_or_insert(logged.ns);
-        // Events of several threads can be out of order; fio requires order.
+        // Events of several threads can be out of order, which fio does not accept.
         self.last_us = self.last_us.max(logged.ns.saturating_sub(began) / 1000);
         let (us, path) = (self.last_us, &file.path);
         if self.open.insert(path.clone()) {
@@ -186,11 +187,11 @@ impl<W: Write> IoLog<W> {
     }
 }
 
-/// The options of a fio job, besides the log.
+/// The fio job options besides the log.
 #[derive(Debug, Default)]
 pub struct Job {
     files: Files,
-    /// Per ring: number of requests, maximum in flight, setup flags.
+    /// Per ring: interface, setup flags, requests, maximum in flight.
     rings: BTreeMap<u32, (ReplayInterface, u32, u64, u64)>,
     used: BTreeMap<u32, u64>,
     batch: u32,
@@ -205,7 +206,7 @@ const O_DIRECT: u32 = libc::O_DIRECT as u32;
 const IOPOLL: u32 = 1;
 const SQPOLL: u32 = 2;
 const FIXED_FILE: u8 = 1;
-/// Files that the job names.
+/// Maximum number of files named in the job file.
 const NAMED: usize = 10;
 
 impl Job {
@@ -274,7 +275,7 @@ impl Job {
                 all.iter().filter(|(_, on)| *on == 1).for_each(|(name, on)| option(name, on));
             }
         }
-        // The ring with the most requests determines the job's options.
+        // The ring with the most requests determines the job options.
         let share = |bits: u32| {
             let of = |(file, n): (&ReplayFile, u64)| if file.open_flags & bits == bits { n } else { 0 };
             2 * used().map(of).sum::<u64>() > used().map(|(_, n)| n).sum()

@@ -1,4 +1,4 @@
-//! The single requests of a recording: as a table (CSV), and as fio's I/O log, which `fio --read_iolog` replays.
+//! A recording's individual requests: as a table (CSV), and as fio's I/O log, which `fio --read_iolog` replays.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -40,7 +40,7 @@ const COLUMNS: [(&str, &str); 26] = [
     ("run_items", "/run_items"),
 ];
 
-/// A row per completion, in the order of the recording. Stamps are CLOCK_MONOTONIC.
+/// One row per completion, in recording order. Timestamps are CLOCK_MONOTONIC.
 pub struct Table<'a, W: Write> {
     out: csv::Writer<W>,
     end: Option<&'a End>,
@@ -48,7 +48,7 @@ pub struct Table<'a, W: Write> {
 }
 
 impl<'a, W: Write> Table<'a, W> {
-    /// `end` has the names of the files, if known.
+    /// `end` contains the file names, if known.
     pub fn new(out: W, end: Option<&'a End>) -> io::Result<Self> {
         let mut out = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
         let names = COLUMNS.iter().map(|(name, _)| *name);
@@ -86,7 +86,7 @@ pub(super) fn field(value: Option<&Value>) -> Field {
         None | Some(Value::Null | Value::Array(_) | Value::Object(_)) => Field::Unknown,
         Some(Value::Bool(yes)) => Field::Flag(*yes),
         Some(Value::String(text)) => Field::Text(text.clone()),
-        // User data uses all 64 bits; a signed integer cannot represent it.
+        // User data may use all 64 bits, which a signed integer cannot represent.
         Some(Value::Number(n)) => n.as_i64().map_or_else(|| Field::Text(n.to_string()), Field::Integer),
     }
 }
@@ -94,14 +94,14 @@ pub(super) fn field(value: Option<&Value>) -> Field {
 /// Submission, file, operation, offset, length.
 type Logged = (u64, u32, &'static str, u64, u64);
 
-/// fio's I/O log, version 3: reads, writes and syncs of regular files and block devices, by the time of their submission.
+/// fio's I/O log, version 3: reads, writes and syncs of regular files and block devices, by submission time.
 pub struct IoLog<'a> {
     end: &'a End,
     requests: Vec<Logged>,
-    /// Files in the order of their first requests, and the index of each.
+    /// Files in order of first use, and each file's index.
     files: Vec<&'a str>,
     places: HashMap<&'a str, u32>,
-    /// Requests that the log cannot hold.
+    /// Requests that the log format cannot express.
     pub left_out: u64,
 }
 
@@ -124,11 +124,11 @@ impl<'a> IoLog<'a> {
         let (action, offset, bytes) = match () {
             () if is(opcode::READS) => ("read", trail.offset?, trail.asked_bytes?),
             () if is(opcode::WRITES) => ("write", trail.offset?, trail.asked_bytes?),
-            // fio's log has no range for a sync.
+            // fio's log cannot express a sync range.
             () if is(opcode::SYNCS) && trail.opcode != "sync_file_range" => ("sync", 0, 0),
             () => return None,
         };
-        // fio splits at blanks and needs absolute names.
+        // fio splits at blanks and requires absolute paths.
         let path = self.end.named(trail)?.path.as_str();
         if !path.starts_with('/') || path.contains(char::is_whitespace) {
             return None;
@@ -140,7 +140,7 @@ impl<'a> IoLog<'a> {
         Some((trail.submitted.ns, file, action, offset, bytes))
     }
 
-    /// Number of requests in the log.
+    /// Returns the number of requests in the log.
     pub fn write(&mut self, mut out: impl Write) -> io::Result<usize> {
         self.requests.sort_unstable();
         let begin = self.requests.first().map_or(0, |first| first.0);

@@ -1,5 +1,5 @@
-//! The measurements of one run in order: the source of tables, logs and job files. Each measurement is read on demand, so
-//! that a run of any length needs the memory of one measurement.
+//! The measurements of a run in order: the source of tables, logs and job files. Each measurement is read on demand, so
+//! memory use does not depend on the run's length.
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 pub use iotrail_store::Order;
 
-/// The parts of a run that exports need; a single measurement from a file is a run of one cell.
+/// The parts of a run that exports need. A single measurement from a file is a run with one cell.
 pub struct Run<'a> {
     /// Its number in the store.
     pub number: Option<i64>,
@@ -30,19 +30,19 @@ pub trait Source {
     /// Calls the function for each measurement, with cell and repeat.
     fn each(&self, order: Order, take: &mut Take<'_>) -> Result<()>;
 
-    /// The latencies of one repeat of a cell; `None`: not kept.
+    /// Latencies of one repeat of a cell; `None` if not stored.
     fn latency(&self, cell: u32, repeat: u32) -> Result<Option<Histogram<u64>>>;
 
     fn count(&self) -> Result<u64>;
 
-    /// Names of the measuring hosts, each once.
+    /// Names of the measuring hosts, without duplicates.
     fn hosts(&self) -> Result<Vec<String>>;
 }
 
 /// Callback for a measurement with its cell and repeat.
 pub type Take<'a> = dyn FnMut(u32, u32, &Measurement) -> Result<()> + 'a;
 
-/// One measurement and its position. Cells and repeats count from 1.
+/// A measurement and its position. Cells and repeats are 1-based.
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
     pub run: &'a Run<'a>,
@@ -53,7 +53,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Uses only the description of the run from the record; measurements come from the source.
+    /// Takes only the run's description from `record`; measurements come from `from`.
     pub fn new(record: RunRecord, from: impl Source + 'a) -> Self {
         Self {
             number: Some(record.run),
@@ -75,7 +75,7 @@ impl<'a> Run<'a> {
         self.from.latency(row.cell, row.repeat)
     }
 
-    /// Measurements.
+    /// Number of measurements.
     pub fn count(&self) -> Result<u64> {
         self.from.count()
     }
@@ -84,7 +84,7 @@ impl<'a> Run<'a> {
         self.from.hosts()
     }
 
-    /// Names of the parameters, each once, in the order of the cells.
+    /// Parameter names without duplicates, in cell order.
     pub fn parameters(&self) -> Vec<&str> {
         let mut names: Vec<&str> = vec![];
         for name in self.cells.iter().flat_map(|c| c.params.keys()) {
@@ -109,12 +109,12 @@ impl From<Measurement> for Run<'_> {
     fn from(measurement: Measurement) -> Self {
         let mut record = RunRecord::single(&measurement);
         record.cells = vec![CellRecord { measurements: vec![measurement].into(), ..record.cells.remove(0) }];
-        // It belongs to no store and no experiment.
+        // A single measurement belongs to no store and no experiment.
         Run { number: None, experiment: None, ..Run::from(record) }
     }
 }
 
-/// Measurements of a cell in memory, from a file: without histograms.
+/// A cell's measurements in memory, from a file without histograms.
 struct Held {
     cell: u32,
     measurements: Vec<Measurement>,

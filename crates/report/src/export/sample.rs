@@ -1,4 +1,4 @@
-//! Runs for the tests of exports.
+//! Sample runs for export tests.
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, json};
@@ -12,7 +12,7 @@ use iotrail_testing::sample::{histogram, measurement};
 pub const HOSTILE: [&str; 6] =
     ["=cmd|'/c calc'!A1", "a,\"b\"\r\nc;d=e %", "'already", "\u{1b}[31mred\u{7}", "-1+2\t", "ä\u{202e}x/../y\u{fffd}"];
 
-/// Measurements with a histogram each, except one repeat of one cell.
+/// Measurements with histograms, except one repeat of one cell.
 struct Sample {
     cells: Vec<CellRecord>,
     without: Option<(u32, u32)>,
@@ -55,7 +55,7 @@ pub fn run_of(cells: Vec<CellRecord>) -> Run<'static> {
     made(cells, None)
 }
 
-/// As above, without the histogram of one repeat.
+/// The same without one repeat's histogram.
 pub fn run_without(cell: u32, repeat: u32) -> Run<'static> {
     made(cells(), Some((cell, repeat)))
 }

@@ -13,7 +13,7 @@ use iotrail_answer::callsites::{self, SiteValue};
 use iotrail_schema::stacks::{Frame, StackRecord, Stacks};
 use iotrail_schema::trace_record::TraceRecord;
 
-/// Values of stacks, by name and unit.
+/// Values of stacks with name and unit.
 pub const VALUES: [(&str, &str, SiteValue); 8] = [
     ("requests", "count", SiteValue::Requests),
     ("latency", "nanoseconds", SiteValue::Latency),
@@ -22,7 +22,7 @@ pub const VALUES: [(&str, &str, SiteValue); 8] = [
     ("calls", "count", SiteValue::Calls),
     ("failed_calls", "count", SiteValue::CallErrors),
     ("cpu", "nanoseconds", SiteValue::Cpu),
-    // pprof shows the last one by default.
+    // pprof displays the last one by default.
     ("blocked", "nanoseconds", SiteValue::Blocked),
 ];
 
@@ -52,7 +52,7 @@ pub fn pprof(trace: &TraceRecord, stacks: &Stacks, out: impl Write) -> io::Resul
     packed.finish()?.flush()
 }
 
-/// The string table; index 0 is empty.
+/// The string table; index 0 is the empty string.
 struct Texts {
     numbers: HashMap<String, i64>,
     all: Vec<String>,
@@ -120,7 +120,7 @@ fn profile(trace: &TraceRecord, stacks: &Stacks) -> Profile {
     }
 }
 
-/// ID of the file's mapping. Functions are named already, so that pprof does not symbolise.
+/// ID of the file's mapping. Functions already have names, so pprof does not symbolise.
 fn mapping(mappings: &mut Vec<Mapping>, filename: i64, of: &Frame) -> u64 {
     let known = mappings.iter().position(|known| known.filename == filename);
     let at = known.unwrap_or_else(|| {

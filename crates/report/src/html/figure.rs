@@ -1,5 +1,5 @@
-//! A figure: a table and the marks drawn from it. Every mark names its row, so that a chart contains nothing that is missing in its
-//! table, its hover text or its CSV.
+//! A figure: a table and the marks drawn from it. Every mark refers to its row, so all data in a chart also appears in
+//! its table, hover text and CSV.
 
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ pub enum Place {
     First,
     /// Next to the text of the answer.
     Beside,
-    /// Below it.
+    /// Below the answer.
     Open,
     Folded,
 }
@@ -111,7 +111,7 @@ impl Axis {
         Self { title: title.into(), unit, scale }
     }
 
-    /// An axis of names.
+    /// An axis with names instead of numbers.
     pub fn names(title: impl Into<String>) -> Self {
         Self::new(title, Unit::Text, Scale::Linear)
     }
@@ -123,7 +123,7 @@ pub struct Line {
     pub name: String,
     /// Printed next to its marks.
     pub says: String,
-    /// The positions of its bars: its median, or every comparison of the line.
+    /// Positions of its bars: the median, or every comparison of the line.
     pub across: Vec<f64>,
 }
 
@@ -170,7 +170,7 @@ impl Panel {
         }
     }
 
-    /// The series of that name, created if it does not exist.
+    /// The series with this name; creates it if necessary.
     pub fn series(&mut self, name: &str, class: &'static str) -> &mut Series {
         let i = self.series.iter().position(|s| s.name == name).unwrap_or_else(|| {
             self.series.push(Series { name: name.into(), class, rows: Vec::new(), at: Vec::new() });
@@ -203,7 +203,7 @@ impl Series {
     }
 }
 
-/// Groups of panels; the titles of a group's panels begin with the group's name.
+/// Flattens groups of panels; the group's name is prefixed to its panels' titles.
 pub fn panels(lots: Vec<(String, Vec<Panel>)>) -> Vec<Panel> {
     let named = |(name, panels): (String, Vec<Panel>)| {
         panels.into_iter().map(move |mut panel| {

@@ -1,4 +1,4 @@
-//! The page of a fleet: the answer, a grid of machines × situations, the mean of each situation around 1, and each machine.
+//! A fleet's page: the answer, a grid of machines × situations, each situation's mean around 1, and each machine.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use iotrail_base::words::{list, three_digits};
 use iotrail_schema::comparison::Verdict;
 use iotrail_schema::fleet_answer::{Factor, FleetAnswer, FleetEffect, OnMachine, Stands};
 
-/// Up to this many machines, their own ratios are shown below the grid; otherwise they are collapsed.
+/// Up to this number of machines, their own ratios are shown below the grid; otherwise that section is collapsed.
 const OPEN: usize = 24;
 
 /// Maximum number of facts next to a machine's fields.
@@ -50,7 +50,7 @@ struct Pictures {
     rest: Vec<Figure>,
 }
 
-/// Machines × situations, one grid per metric; the answer's metric first.
+/// Machines × situations, one grid per metric, starting with the answer's metric.
 fn pictures(a: &FleetAnswer) -> Pictures {
     let Some(lead) = leading(&a.effects) else { return Pictures { first: None, rest: Vec::new() } };
     let mut metrics: Vec<&str> = Vec::new();
@@ -137,7 +137,7 @@ fn arms(effects: &[&FleetEffect]) -> String {
     nodes(&arms)
 }
 
-/// Machines sorted by their own ratio in the answer's effect; machines without one last.
+/// Machines sorted by their ratio in the answer's effect, machines without a ratio last.
 fn order(lead: &FleetEffect) -> Vec<usize> {
     let mut places: Vec<usize> = (0..lead.on.len()).collect();
     let ratio = |i: usize| lead.on[i].ratio.unwrap_or(f64::INFINITY);
@@ -161,7 +161,7 @@ fn look(m: &OnMachine, is_apart: bool) -> (&'static str, &'static str) {
     }
 }
 
-/// The mean of each situation around 1, with its prediction interval.
+/// Each situation's mean around 1, with its prediction interval.
 fn means(a: &FleetAnswer) -> Option<Figure> {
     let columns = [
         ("metric", Unit::Text),
@@ -227,7 +227,7 @@ fn means(a: &FleetAnswer) -> Option<Figure> {
     })
 }
 
-/// Each machine's own ratio in the answer's effect.
+/// Each machine's ratio in the answer's effect.
 fn by_machine(a: &FleetAnswer) -> Option<Figure> {
     let e = leading(&a.effects)?;
     let columns = [

@@ -1,4 +1,4 @@
-//! The page of `track`: the answer, the latest change of each metric around 1, and each changed metric run by run.
+//! The page of `track`: the answer, each metric's latest change around 1, and each changed metric run by run.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use iotrail_answer::history::{Change, History, Series, with};
 use iotrail_base::error::Result;
 use iotrail_base::words::so_many;
 
-/// Further unchanged metrics are only in `--json`.
+/// Further unchanged metrics appear only in `--json`.
 const UNCHANGED: usize = 60;
 
 pub fn page(h: &History) -> Result<String> {
@@ -26,7 +26,7 @@ pub fn page(h: &History) -> Result<String> {
     page.page()
 }
 
-/// The recorded facts that differ, for each run with which a latest change begins; the latest first.
+/// For each run that begins a latest change, the recorded facts that differ; newest first.
 fn with_runs(h: &History) -> Vec<Sentence> {
     let shown = h.shown(false);
     let mut runs: Vec<(i64, &str)> = shown.iter().map(|(_, c)| (c.run, c.started.as_str())).collect();
@@ -95,7 +95,7 @@ fn changes(h: &History) -> Option<Figure> {
     })
 }
 
-/// The changed metrics, or the unchanged ones, run by run with the mean of each level.
+/// The changed metrics (or the unchanged ones) run by run, with each level's mean.
 fn courses(h: &History, changed: bool) -> Option<Figure> {
     let all: Vec<&Series> = h.series.iter().filter(|s| s.changes.is_empty() != changed).collect();
     let most = if changed { all.len() } else { UNCHANGED };
@@ -134,7 +134,7 @@ fn courses(h: &History, changed: bool) -> Option<Figure> {
     })
 }
 
-/// The level of a run, and the class of the change that began the level.
+/// The level of a run, and the class of the change that started this level.
 fn level(series: &Series, run: i64) -> (String, &'static str) {
     let begun = series.changes.iter().rev().find(|c| c.run <= run);
     begun.map_or_else(

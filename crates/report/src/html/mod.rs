@@ -1,5 +1,5 @@
-//! Runs → one HTML page that needs no network: the question, the answer, then the figures behind it, each with
-//! its table. The sentences are those of the terminal (`answer`), the numbers those of the store.
+//! Renders runs as a single HTML page that needs no network access: the question, the answer, then the figures behind
+//! it, each with its table. Sentences are the same as on the terminal (`answer`); numbers come from the store.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -43,13 +43,13 @@ use iotrail_base::error::{Error, Result};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::run_record::RunRecord;
 
-/// A run and the data outside its record.
+/// A run, with data that its record lacks.
 pub struct Source<'a> {
     /// `run 3`, or its file's name.
     pub name: String,
     pub record: &'a RunRecord,
     pub histograms: Histograms<'a>,
-    /// (cell, repeat) in the order of measurement; `None`: unknown.
+    /// Pairs of cell and repeat in measurement order; `None` if unknown.
     pub order: Option<Vec<(u32, u32)>>,
     /// The command that repeats the run.
     pub command: Option<String>,
@@ -58,7 +58,7 @@ pub struct Source<'a> {
 /// Conclusions on the second run compared with the first.
 pub struct Against<'a> {
     pub comparisons: &'a [Comparison],
-    /// Sentences that name the cells without a counterpart.
+    /// Sentences that list cells without a counterpart.
     pub left_over: &'a [String],
 }
 
@@ -70,10 +70,10 @@ fn unfit(e: Box<dyn std::error::Error + Send + Sync>) -> Error {
     Error::machine("cannot write the page", "report this with the command").because(e)
 }
 
-/// The first bytes of every page; they identify a page of iotrail.
+/// The first bytes of every page, which identify iotrail pages.
 pub const MARK: &str = "<!DOCTYPE html>\n<!-- iotrail report -->\n";
 
-/// Whether that file is a page of iotrail; `None` if it cannot be read.
+/// Whether a file is an iotrail page; `None` if it cannot be read.
 pub fn is_page(path: &std::path::Path) -> bool {
     use std::io::Read as _;
     let mut beginning = vec![0; MARK.len()];
@@ -85,14 +85,14 @@ pub fn is_page(path: &std::path::Path) -> bool {
 #[template(path = "page.html")]
 struct Page<'a> {
     title: String,
-    /// The heading: the answer of the run or of the comparison; the title if nothing is measured.
+    /// The heading: the answer of the run or comparison; the title if nothing was measured.
     answer: String,
     policy: String,
     css: &'static str,
     script: &'static str,
     data: &'a str,
     runs: Vec<About>,
-    /// One item if all runs are the same here.
+    /// A single item if all runs have the same question.
     questions: Vec<&'a str>,
     between_title: &'static str,
     between: Vec<Sentence>,
@@ -116,17 +116,17 @@ struct Shown<'a> {
     panels: Vec<Drawn>,
 }
 
-/// The figures of one part of the page, drawn.
+/// Draws the figures of one part of the page.
 fn shown(figures: &[Figure], place: Place) -> Vec<Shown<'_>> {
     let all = figures.iter().enumerate().filter(|(_, f)| f.place == place);
     all.map(|(index, figure)| Shown { index, figure, panels: draw::figure(figure) }).collect()
 }
 
-/// A page with an answer and figures that belong to no single run.
+/// A page whose answer and figures do not belong to a single run.
 struct Answered {
     title: String,
     answer: String,
-    /// Prefix of the names of saved files.
+    /// Prefix of saved files' names.
     name: String,
     between_title: &'static str,
     between: Vec<Sentence>,
@@ -181,10 +181,10 @@ struct DataCell<'a> {
     command: Option<&'a str>,
 }
 
-/// One run, or two compared.
+/// The page of one run, or of two runs compared.
 pub fn page(sources: &[Source<'_>], against: Option<&Against<'_>>) -> Result<String> {
     let view = View::new(sources);
-    // Two runs are compared with each other; comparisons within each run may be missing.
+    // Two runs are compared with each other, so comparisons within each run may be missing.
     let has_head = |s: &&Source<'_>| s.record.done() > 0 && (against.is_none() || !s.record.comparisons.is_empty());
     let head = |s| Some(s).filter(has_head).map(|s| Head::of_run(s.record, true));
     let heads: Vec<Option<Head>> = sources.iter().map(head).collect();

@@ -1,4 +1,4 @@
-//! One colour per delivery path in all figures, as a class of the style sheet. Nothing else uses these colours.
+//! Assigns each delivery path one colour (a style sheet class) in all figures. Nothing else uses these colours.
 
 use iotrail_schema::delivery_path::DeliveryPath;
 
@@ -24,12 +24,12 @@ pub fn class(name: &str) -> Option<&'static str> {
     DeliveryPath::ALL.into_iter().find(|v| v.name() == name).map(of)
 }
 
-/// Greys for parts that are not delivery paths; adjacent ones differ.
+/// Greys for parts that are not delivery paths; adjacent parts differ.
 pub fn grey(i: usize) -> &'static str {
     ["n0", "n1", "n2", "n3"][i % 4]
 }
 
-/// The first arm is the reference.
+/// The reference arm is the first.
 pub fn arm(i: usize) -> &'static str {
     if i == 0 { "base" } else { "arm" }
 }

@@ -1,9 +1,9 @@
-//! The rows of a figure's table; a long run has thousands.
+//! The rows of a figure's table, of which a long run has thousands.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// Each row as JSON text, which needs a quarter of the memory of its values.
+/// Each row as JSON text, which takes a quarter of the memory of its values.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
     text: String,
@@ -20,7 +20,7 @@ impl Rows {
         self.ends.len()
     }
 
-    /// `row` is a valid index.
+    /// `row` must be a valid index.
     pub fn get(&self, row: usize) -> Vec<Value> {
         let begin = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         serde_json::from_str(&self.text[begin..self.ends[row]]).expect("the text is a JSON list")

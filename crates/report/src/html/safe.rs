@@ -1,11 +1,12 @@
-//! Escapes text and scripts for a page that loads nothing and sends nothing.
+//! Escapes text and scripts for a page that neither loads nor sends anything.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// JSON for a `<script>` element: it cannot end the script or begin a comment, and has no line separators, which scripts treat as line ends.
+/// JSON for a `<script>` element: it cannot end the script or start a comment, and contains no line separators, which
+/// scripts treat as line ends.
 pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
     let text = serde_json::to_string(value)?;
     let mut out = String::with_capacity(text.len());
@@ -18,7 +19,8 @@ pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(out)
 }
 
-/// Allows only these scripts to run, whatever text the page contains, and no fetch by scripts or styles.
+/// A policy that lets only these scripts run, whatever text the page contains, and forbids fetches by scripts and
+/// styles.
 pub fn policy(scripts: &[&str]) -> String {
     let hash = |script: &&str| format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(script.as_bytes())));
     let scripts: Vec<String> = scripts.iter().map(hash).collect();
@@ -28,7 +30,7 @@ pub fn policy(scripts: &[&str]) -> String {
     )
 }
 
-/// Keeps only characters that all file systems accept in a name.
+/// Keeps only characters that all file systems accept in names.
 pub fn file_name(text: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '-' };
     let name: String = text.chars().map(plain).take(60).collect();

@@ -1,4 +1,4 @@
-//! The page of a trace: the time of threads and requests, findings with bounds, latencies, rates, rings, files, calls.
+//! A trace's page: time of threads and requests, findings with bounds, latencies, rates, rings, files, calls.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,9 +21,9 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::trace_record::{CountIntervals, FileRequests, LatencyHistogram, RingRecord, TraceRecord};
 
-/// Number of threads, rings, files and calls that are drawn, the busiest first.
+/// Number of threads, rings, files and calls drawn, busiest first.
 const LINES: usize = 12;
-/// Number of parts with their own class and name.
+/// Number of parts with a class and name of their own.
 const NAMED: usize = 8;
 const OTHERS: &str = "others";
 
@@ -89,7 +89,7 @@ fn bound(bound: Bound) -> String {
     format!("At most {} of {of}: ", percent(bound.share))
 }
 
-/// The column of the parts' lengths.
+/// Index of the column with the parts' lengths.
 const LENGTH: usize = 2;
 
 /// A figure of stacked bars, with details of each part.
@@ -113,7 +113,7 @@ struct Part {
 }
 
 impl Bars {
-    /// The third column is the length of the parts; its unit is the unit of the axis.
+    /// The third column is the length of the parts, in the unit of the axis.
     fn new(
         (id, title): (&'static str, impl Into<String>),
         reads: &'static str,
@@ -190,7 +190,7 @@ fn columns(all: &[(&str, Unit)]) -> Vec<Column> {
 }
 
 fn part_look(name: &str, look: usize) -> &'static str {
-    // Delivery paths have fixed colours; other parts get colours that are far apart.
+    // Delivery paths have fixed colours; other parts get well-separated colours.
     const LOOKS: [&str; 9] = ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "n3"];
     paths::class(name).unwrap_or(LOOKS[look.min(NAMED)])
 }
@@ -279,7 +279,7 @@ fn latencies(
 fn rates(t: &TraceRecord) -> Option<Figure> {
     let timeline = t.total.timeline.as_ref()?;
     let seconds = timeline.slice_ns as f64 / 1e9;
-    // The last slice is shorter than the others.
+    // The last slice is shorter than the rest.
     let slices = timeline.slices.get(..timeline.slices.len().saturating_sub(1))?;
     let mut panels = Vec::new();
     let units = [

@@ -1,5 +1,5 @@
-//! The runs of a page in the form that figures need: cells with their levels and merged latencies, in groups that differ only in one
-//! parameter and the arm. The grouping depends only on the runs' parameters, whatever their names.
+//! A page's runs in the form that figures need: cells with levels and merged latencies, in groups that differ in only
+//! one parameter and the arm. Grouping depends on the runs' parameters only, not on their names.
 
 use std::cell::RefCell;
 
@@ -21,7 +21,7 @@ pub struct View<'a> {
     /// Names of the parameters of all runs.
     pub axes: Vec<String>,
     pub unit: unit::Unit,
-    /// The groups of all runs; groups of two runs with the same title are adjacent.
+    /// Groups of all runs; groups of two runs with the same title are adjacent.
     pub facets: Vec<Facet>,
 }
 
@@ -30,18 +30,18 @@ pub struct Cell<'a> {
     pub record: &'a CellRecord,
     /// `depth 16 · arm coop`.
     pub label: String,
-    /// The command that repeats its load; `None`: nothing is measured, or no command can.
+    /// The command that repeats the cell's load; `None` if nothing was measured or no command can repeat it.
     pub command: Option<String>,
     levels: Vec<(Metric, Level)>,
-    /// Latencies of all repeats; `None`: some were not kept.
+    /// Latencies of all repeats; `None` if some were not stored.
     pub latencies: Option<Histogram<u64>>,
 }
 
-/// Metrics that all pages show, in addition to those of the run's question.
+/// Metrics shown on every page, in addition to those of the run's question.
 const ALWAYS: [Metric; 4] = [Metric::Iops, Metric::LatencyMean, Metric::LatencyP99, Metric::CpuPerIo];
 
 impl<'a> View<'a> {
-    /// Reads each histogram once, one at a time, to bound memory.
+    /// Reads histograms one at a time, and each only once, to bound memory.
     pub fn new(sources: &'a [Source<'a>]) -> Self {
         let mut axes: Vec<String> = Vec::new();
         let mut cells = Vec::new();
@@ -60,7 +60,7 @@ impl<'a> View<'a> {
         self.sides.len() > 1
     }
 
-    /// Metrics known in any cell, those of the runs' question first.
+    /// Metrics that are known in any cell, starting with those of the runs' question.
     pub fn metrics(&self) -> Vec<Metric> {
         let mut all: Vec<Metric> = Vec::new();
         for metric in self.sides.iter().flat_map(|s| shown(s.record)) {
@@ -71,7 +71,7 @@ impl<'a> View<'a> {
         all
     }
 
-    /// The columns that identify the cell of a row.
+    /// The columns that identify a row's cell.
     pub fn columns(&self) -> Vec<Column> {
         let run = self.is_of_two().then_some("run");
         let names = run.into_iter().chain(["cell"]).chain(self.axes.iter().map(String::as_str));
@@ -101,7 +101,7 @@ impl<'a> View<'a> {
         let arms = looks(run);
         let measured = |row: &Row<'_>| row.cells.iter().any(|c| !c.measurements.is_empty());
         let each = groups(run, rows).into_iter().map(|mut group| {
-            // The answer names cells that could not be measured; an empty line would look like a value of 0.
+            // The answer names unmeasured cells; an empty line would look like a value of 0.
             group.rows.retain(measured);
             let cells = |of: &[&CellRecord]| -> Vec<usize> {
                 of.iter().filter_map(|c| self.with_params(side, |r| std::ptr::eq(r, *c))).collect()
@@ -119,13 +119,13 @@ impl<'a> View<'a> {
         each.filter(|facet| !facet.spots.is_empty()).collect()
     }
 
-    /// The first matching cell of that side.
+    /// The first matching cell on this side.
     pub fn with_params(&self, side: usize, is: impl Fn(&CellRecord) -> bool) -> Option<usize> {
         self.cells.iter().position(|c| c.side == side && is(c.record))
     }
 
-    /// The cells of the answer as a group: the two whose comparison differs most, or without comparisons the
-    /// first ones.
+    /// The answer's cells as a group: the pair with the largest difference, or the first cells if there are no
+    /// comparisons.
     pub fn focus(&self, forest: Option<&Forest>) -> Option<Facet> {
         let pair = forest.and_then(|f| f.largest.as_ref()).and_then(|(c, situation)| {
             let has = |r: &CellRecord| c.at.iter().all(|(name, value)| r.params.get(name) == Some(value));
@@ -164,7 +164,7 @@ impl<'a> View<'a> {
         self.facets.iter().filter(has).cloned().collect()
     }
 
-    /// The name of a series: the arm, or without arms the measured quantity.
+    /// A series' name: the arm, or without arms the measured quantity.
     pub fn arm_name(&self, cell: usize) -> String {
         match self.cells[cell].record.arm() {
             "" => "measured".into(),
@@ -239,12 +239,12 @@ pub struct Facet {
     /// Prefixed with the run's name if there are two runs.
     pub title: String,
     pub group: String,
-    /// The parameter; empty: the cells differ only in the arm.
+    /// The parameter; empty if the cells differ only in the arm.
     axis: String,
     pub spots: Vec<Spot>,
 }
 
-/// The position of a cell in a figure.
+/// A cell's position in a figure.
 #[derive(Clone)]
 pub struct Spot {
     pub cell: usize,
@@ -252,12 +252,12 @@ pub struct Spot {
     row: String,
     /// Index of the arm.
     pub arm: usize,
-    /// Its name; `None`: the name consists of its value and arm.
+    /// Explicit name; `None` to build the name from value and arm.
     name: Option<String>,
 }
 
 impl Facet {
-    /// The name of its line.
+    /// The name of the cell's line.
     pub fn line_name(&self, view: &View<'_>, spot: &Spot) -> String {
         let arm = view.cells[spot.cell].record.arm();
         let row = if self.axis.is_empty() { "" } else { spot.row.as_str() };
@@ -265,12 +265,12 @@ impl Facet {
         spot.name.clone().unwrap_or_else(words)
     }
 
-    /// The parameters in which its lines differ: `depth · arm`.
+    /// The parameters that distinguish the lines: `depth · arm`.
     pub fn lines_are(&self) -> String {
         if self.axis.is_empty() { String::new() } else { format!("{} · arm", self.axis) }
     }
 
-    /// The name of its curve.
+    /// The name of the cell's curve.
     pub fn series_name(&self, view: &View<'_>, spot: &Spot) -> String {
         spot.name.clone().unwrap_or_else(|| view.arm_name(spot.cell))
     }

@@ -28,7 +28,7 @@ pub struct About {
     /// Whether anything was measured.
     pub is_empty: bool,
     pub glance: Vec<Tally>,
-    /// Null where nothing is measured.
+    /// `None` if nothing was measured.
     pub head: Option<Answer>,
     pub conclusions: Vec<ConclusionText>,
     pub judged: Vec<Outcome>,
@@ -65,7 +65,7 @@ impl Answer {
     }
 }
 
-/// Class of a verdict; the cell also contains its word or sign.
+/// CSS class of a verdict; the table cell also contains its word or sign.
 fn badge(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Faster | Verdict::Equivalent => "met",
@@ -74,7 +74,7 @@ fn badge(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A conclusion, with a short form of long sentences.
+/// A conclusion, and a short form if it is long.
 pub struct ConclusionText {
     pub about: String,
     pub sentences: Vec<Sentence>,
@@ -92,7 +92,7 @@ pub struct Sentence {
     pub whole: String,
 }
 
-/// Longest sentence that is shown in full, and longest parenthesis kept in a longer sentence, in characters.
+/// Maximum length of a sentence shown in full, and of parentheses kept in longer sentences, in characters.
 const AT_ONCE: usize = 260;
 const ASIDE: usize = 70;
 
@@ -103,7 +103,7 @@ impl Sentence {
     }
 }
 
-/// Parentheses of more than [`ASIDE`] characters become `(…)`.
+/// Replaces parentheses of more than [`ASIDE`] characters by `(…)`.
 fn without_asides(text: &str) -> String {
     let (mut out, mut depth, mut aside) = (String::new(), 0, String::new());
     for c in text.chars() {
@@ -121,18 +121,18 @@ fn without_asides(text: &str) -> String {
             }
         }
     }
-    // The parenthesis is not closed.
+    // The parenthesis is never closed.
     out + &aside
 }
 
-/// Number of comparisons of a metric by verdict.
+/// A metric's comparisons counted by verdict.
 pub struct Tally {
     /// `IOPS: coop against default`
     pub what: String,
     pub verdicts: Vec<(&'static str, String)>,
 }
 
-/// Up to this many arms have a line each.
+/// Up to this number of arms, each has a line of its own.
 const FEW: usize = 3;
 
 pub fn glance(comparisons: &[Comparison], unit: Unit) -> Vec<Tally> {
@@ -165,7 +165,7 @@ pub fn glance(comparisons: &[Comparison], unit: Unit) -> Vec<Tally> {
     all
 }
 
-/// "better" and "worse", since not all metrics are speeds.
+/// "Better" and "worse", because not all metrics are speeds.
 pub fn verdict_words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Faster => "better",
@@ -174,7 +174,7 @@ pub fn verdict_words(verdict: Verdict) -> &'static str {
     }
 }
 
-/// An expectation and its outcome as a word, since colour must not be the only sign.
+/// An expectation and its outcome in words, because colour must not be the only sign.
 pub struct Outcome {
     pub word: &'static str,
     pub class: &'static str,
@@ -207,7 +207,7 @@ pub fn questions<'a>(sources: &[Source<'a>]) -> Vec<&'a str> {
 }
 
 impl About {
-    /// `head`: null where nothing is measured.
+    /// `head`: `None` if nothing was measured.
     pub fn new(source: &Source<'_>, head: Option<&Head>) -> Self {
         let run = source.record;
         let known = |n: Option<u64>| n.map_or(UNKNOWN.into(), |n| n.to_string());
@@ -245,7 +245,7 @@ fn state(run: &RunRecord) -> Vec<String> {
     state
 }
 
-/// Each fact with its values over all measurements; a run resumed on another machine has several.
+/// Each fact with its values over all measurements: a run resumed on another machine has several.
 fn facts(run: &RunRecord) -> Vec<(String, String)> {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
@@ -324,7 +324,7 @@ pub fn cells(view: &View<'_>) -> Vec<CellWords> {
     view.cells.iter().map(one).collect()
 }
 
-/// `2026-03-01 12:00:00 UTC`, by Howard Hinnant's `civil_from_days`.
+/// `2026-03-01 12:00:00 UTC`, using Howard Hinnant's `civil_from_days`.
 fn utc(unix_s: u64) -> String {
     let (days, seconds) = (unix_s / 86_400, unix_s % 86_400);
     let shifted = days + 719_468;

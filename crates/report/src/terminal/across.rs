@@ -8,7 +8,7 @@ use iotrail_answer::summary::Head;
 use iotrail_base::words::{UNKNOWN, list, plural};
 use iotrail_schema::run_record::RunRecord;
 
-/// Columns of the metrics' names.
+/// Width of the metric name column.
 const NAME: u16 = 26;
 
 const LEGEND: &str = "Medians over all measurements of a kernel, with the lowest and highest where these are apart. Listed are the figures \
@@ -21,7 +21,7 @@ pub struct Across<'a> {
     pub cells: &'a [Beside],
     /// The conclusions.
     pub said: &'a [String],
-    /// The option that names the store in other commands: ` --store s.db`, or empty.
+    /// The option that names the store in suggested commands: ` --store s.db`, or empty.
     pub store: &'a str,
 }
 
@@ -74,7 +74,7 @@ pub fn screen(of: &Across<'_>, answer: &Head, full: bool, style: Style) -> Scree
     out
 }
 
-/// Each boot is a separate run, and `compare` takes these run numbers.
+/// Each boot is a separate run; `compare` accepts these run numbers.
 fn details(out: &mut Screen, kernels: &[KernelRecord], store: &str) {
     let runs = |k: &KernelRecord| k.runs.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
     let measured: Vec<String> = kernels.iter().map(runs).filter(|runs| !runs.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! A run's first metric as bars below the table of its numbers.
+//! A run's first metric as bars, below the table of numbers.
 
 use textwrap::core::display_width;
 
@@ -14,7 +14,7 @@ use iotrail_schema::run_record::RunRecord;
 /// Length of the longest bar in characters.
 const LONGEST: u16 = 40;
 
-/// The median of each cell; empty with fewer than two cells.
+/// Shows each cell's median; empty with fewer than two cells.
 pub fn of_group(out: &mut Screen, run: &RunRecord, group: &Group<'_>, rows: Option<&str>) {
     let Some(metric) = metrics(run).into_iter().next() else { return };
     let cells = group.rows.iter().flat_map(|row| row.cells.iter().enumerate().map(move |(i, cell)| (row, i, cell)));
@@ -55,7 +55,8 @@ fn text(metric: Metric, value: f64) -> String {
     }
 }
 
-/// `share` of `width` characters, rounded to half characters if lines are available, otherwise to whole ones; any positive share is visible.
+/// `share` of `width` characters, rounded to half characters if box drawing is available, otherwise to full characters.
+/// Positive shares are always visible.
 pub fn bar(share: f64, width: usize, lines: bool) -> String {
     let parts = if lines { 2 } else { 1 };
     let all = width * parts;
@@ -63,7 +64,7 @@ pub fn bar(share: f64, width: usize, lines: bool) -> String {
         0 if share > 0.0 => 1,
         n => n.min(all),
     };
-    // Bars of full blocks would touch those above and below.
+    // Bars of full blocks would touch adjacent lines.
     match lines {
         true => "━".repeat(length / 2) + if length % 2 == 1 { "╸" } else { "" },
         false => "#".repeat(length),

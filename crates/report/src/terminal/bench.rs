@@ -58,14 +58,14 @@ fn load(l: &LoadRecord) -> Vec<String> {
     items(l).into_iter().map(|(_, text)| text).collect()
 }
 
-/// The rank of an item on one line.
+/// Priority of an item in the one-line form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// The operation and the depth.
+    /// Operation and depth.
     First,
     Ring,
     Rest,
-    /// A default, omitted on one line.
+    /// Default values, omitted in the one-line form.
     Default,
 }
 
@@ -118,7 +118,7 @@ fn items(l: &LoadRecord) -> Vec<(Place, String)> {
     items
 }
 
-/// For one line: operation and depth, then the ring's flags; no defaults.
+/// One-line form: operation and depth, then ring flags, without defaults.
 fn shortly(l: &LoadRecord) -> Vec<String> {
     let mut items = items(l);
     items.retain(|(place, _)| *place != Place::Default);
@@ -175,7 +175,7 @@ fn phases(m: &Measurement) -> Vec<String> {
         .to_vec()
 }
 
-/// A remainder of the process's CPU time below this is reading error.
+/// A smaller remainder of the process's CPU time is measurement error.
 pub const HELPERS_NS: u64 = 1_000_000;
 
 fn cpu(m: &Measurement) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The table of a group of cells: medians over the repeats, or all measurements.
+//! The table of a group of cells: medians over the repeats, or every measurement.
 
 use super::layout::{Cell, Column, Screen};
 use iotrail_answer::group::Group;

@@ -1,4 +1,4 @@
-//! Comparisons, one per line, in tables of one metric and two sides.
+//! Comparisons, one per line, in one table per metric and pair of sides.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ pub const LEGEND: &str = "ratio: of the metric, the second side over the first, 
      cases; both in percent; verdict: with all comparisons of the metric together. –: not known. docs/method.md says how to read \
      them.";
 
-/// Up to this many comparisons are printed as a table after the answer.
+/// Up to this number of comparisons, the answer is followed by a table.
 pub const SHORT: usize = 8;
 
-/// All comparisons in the given order, grouped by metric and sides.
+/// All comparisons in their given order, grouped by metric and sides.
 pub fn tables(out: &mut Screen, list: &[Comparison]) {
     for (i, group) in list.chunk_by(|x, y| (&x.metric, &x.a, &x.b) == (&y.metric, &y.a, &y.b)).enumerate() {
         if i > 0 {
@@ -31,7 +31,7 @@ pub fn tables(out: &mut Screen, list: &[Comparison]) {
 
 fn lines(out: &mut Screen, group: &[Comparison]) {
     let number = Column::number;
-    // Sides that were measured one after the other have no pairs.
+    // Sides measured separately have no pairs.
     let apart = group.iter().all(|c| !c.paired);
     let columns = [
         Column::words("at", 22),
@@ -70,7 +70,7 @@ fn at(c: &Comparison) -> String {
     if all.is_empty() { UNKNOWN.into() } else { all.join(" · ") }
 }
 
-/// To a thousandth near 1.
+/// Three decimals near 1.
 pub(super) fn ratio(x: f64) -> String {
     match x {
         x if x >= 99.95 => format!("{x:.0}"),
@@ -81,7 +81,7 @@ pub(super) fn ratio(x: f64) -> String {
     }
 }
 
-/// A factor less 1, in percent.
+/// A factor less 1, as a percentage.
 fn percent(x: f64) -> String {
     match x * 100.0 {
         p if p >= 9_999.5 => ">9999".into(),
@@ -91,7 +91,8 @@ fn percent(x: f64) -> String {
     }
 }
 
-/// Each reason once, with its comparisons. Of reasons that differ only in their numbers, the first and the number of the others.
+/// Each reason once, with its comparisons. For reasons that differ only in numbers, the first one and the number of
+/// others.
 fn reasons(out: &mut Screen, list: &[Comparison]) {
     let mut all: Vec<(&str, Vec<&Comparison>, BTreeSet<&str>)> = Vec::new();
     for c in list {

@@ -1,4 +1,4 @@
-//! The screen of `explain`: the recording and its losses, then the slowest I/Os one by one.
+//! The screen of `explain`: the recording and its losses, then the slowest I/Os.
 
 use super::layout::{Column, Screen};
 use super::style::Style;
@@ -17,7 +17,7 @@ pub fn screen(file: &str, e: &Explained, style: Style) -> Screen {
     out
 }
 
-/// Only the I/Os, each after an empty line.
+/// Only the I/Os, each preceded by an empty line.
 pub fn ios(e: &Explained, style: Style) -> Screen {
     let mut out = Screen::new(style);
     for (i, io) in e.ios.iter().enumerate() {
@@ -117,7 +117,7 @@ fn lost(e: &Explained) -> Vec<String> {
     items
 }
 
-/// Its file: `/data/a (fd 7)`, `socket (fd 9)`.
+/// The I/O's file: `/data/a (fd 7)`, `socket (fd 9)`.
 fn file(e: &Explained, t: &RequestTrace) -> Option<String> {
     let name = e.ending.end().and_then(|end| end.file_of(t)).or(t.file.map(|f| f.kind.name().into()));
     match (name, t.descriptor) {
@@ -155,7 +155,8 @@ fn one(out: &mut Screen, e: &Explained, number: usize, io: &ExplainedIo) {
         .map(|(width, number)| Column::named("", width, number));
     let mut before = None;
     let rows = io.moments.iter().map(|m| {
-        // Time since submission and since the previous known stage: after a long wait, the former would hide a short delivery.
+        // Prints both the time since submission and the time since the previous known stage: after a long wait, the
+        // former hides a short delivery.
         let after = m.after_ns.map_or(UNKNOWN.into(), signed);
         let step = m.after_ns.zip(before).map_or(String::new(), |(now, before): (i64, i64)| match now - before {
             step if step < 0 => signed(step),

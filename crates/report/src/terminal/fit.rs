@@ -1,10 +1,10 @@
-//! A screen of 20 lines: parts are shortened or omitted, the least important first, until it fits.
+//! A 20-line screen: parts are shortened or omitted, least important first, until it fits.
 
 use super::layout::Screen;
 use super::style::Style;
 use iotrail_base::words::list;
 
-/// Maximum number of lines without --full; a terminal of 24 lines also shows the command and the prompt.
+/// Maximum number of lines without --full; a 24-line terminal also shows the command and the prompt.
 const LINES: usize = 20;
 
 /// The order in which parts are shortened.
@@ -12,43 +12,43 @@ const LINES: usize = 20;
 pub enum Turn {
     /// Further findings are reduced to one line.
     OtherFindings,
-    /// The bar is omitted; the line above has its shares.
+    /// Omits the bar; the line above contains its shares.
     Bar,
-    /// The description of the load is reduced to one line.
+    /// Reduces the load's description to one line.
     Subject,
-    /// Empty lines are omitted.
+    /// Omits empty lines.
     Space,
     PerIo,
-    /// The time of kernel threads is omitted.
+    /// Omits the time of kernel threads.
     KernelThreads,
-    /// The second limit is reduced to its name.
+    /// Reduces the second limit to its name.
     SecondLimit,
     Cpu,
-    /// The first limit loses its remedy.
+    /// Omits the first limit's remedy.
     Remedies,
     DeliveredBy,
     Time,
-    /// The time of the program's threads is omitted.
+    /// Omits the time of the program's threads.
     Threads,
-    /// The description of the load is omitted: the caller knows it.
+    /// Omits the load's description, which the user knows.
     Run,
-    /// All limits are reduced to their names.
+    /// Reduces all limits to their names.
     LimitNames,
-    /// The end of a finding is omitted; no known finding is that long.
+    /// Cuts off the end of a finding; no known finding is that long.
     Endings,
 }
 
-/// A part of a screen in decreasing lengths.
+/// A part of a screen, in decreasing lengths.
 pub struct Part {
     name: &'static str,
     style: Style,
-    /// The step at which each form replaces the previous one; the first applies from the start.
+    /// Each form with the step that introduces it; the first applies from the start.
     forms: Vec<(Option<Turn>, Screen)>,
     shown: usize,
 }
 
 impl Part {
-    /// At this step, `form` replaces the part.
+    /// From this step on, `form` replaces the part.
     pub fn or(&mut self, turn: Turn, make: impl FnOnce(&mut Screen)) -> &mut Self {
         let mut form = Screen::new(self.style);
         make(&mut form);
@@ -56,7 +56,7 @@ impl Part {
         self
     }
 
-    /// At this step, the part is omitted.
+    /// From this step on, the part is omitted.
     pub fn gives_way(&mut self, turn: Turn) -> &mut Self {
         self.or(turn, |_| ())
     }
@@ -70,9 +70,9 @@ impl Part {
 pub struct Brief {
     style: Style,
     parts: Vec<Part>,
-    /// The last line if nothing is omitted.
+    /// The last line if nothing was omitted.
     closing: String,
-    /// The command or option that prints the omitted parts.
+    /// The command or option that prints omitted parts.
     rest: String,
 }
 
@@ -81,7 +81,7 @@ impl Brief {
         Self { style, parts: Vec::new(), closing: closing.to_owned(), rest: rest.to_owned() }
     }
 
-    /// Adds a part. `name`: its name in the list of omitted parts; empty: not listed.
+    /// Adds a part. `name`: its name in the list of omitted parts; empty to exclude it from the list.
     pub fn part(&mut self, name: &'static str, make: impl FnOnce(&mut Screen)) -> &mut Part {
         let mut whole = Screen::new(self.style);
         make(&mut whole);
@@ -93,12 +93,12 @@ impl Brief {
         self.part(label, |o| o.field(label, items))
     }
 
-    /// The description of the load, reduced to one line if necessary.
+    /// The load's description, reduced to one line if necessary.
     pub fn subject(&mut self, label: &'static str, items: &[String]) -> &mut Part {
         self.subject_or(label, items, items)
     }
 
-    /// As [`subject`](Self::subject), with these items in the one line.
+    /// Same as [`subject`](Self::subject), with `shortly` as the one-line form.
     pub fn subject_or(&mut self, label: &'static str, items: &[String], shortly: &[String]) -> &mut Part {
         self.field(label, items).or(Turn::Subject, |o| o.field_in_a_line(label, shortly)).gives_way(Turn::Run)
     }
@@ -124,7 +124,7 @@ impl Brief {
                 gave.push((i, std::mem::replace(&mut part.shown, form)));
             }
         }
-        // A small part omitted early may fit again next to a large part omitted last.
+        // A small part that was omitted early may fit again after a large part was omitted.
         for (i, before) in gave.into_iter().rev() {
             let after = std::mem::replace(&mut self.parts[i].shown, before);
             if self.lines() > LINES {
@@ -184,7 +184,7 @@ mod tests {
         b.part("per I/O", rows(1)).gives_way(Turn::PerIo);
         b.part("CPU", rows(3)).gives_way(Turn::Cpu);
         let text = b.fit().to_string();
-        // Without one row 21 lines remain, one too many; without the three rows it fits again.
+        // Without one row 21 lines remain, which is one too many; without three rows the screen fits.
         assert_eq!(text.lines().count(), LINES, "{text}");
         assert!(text.ends_with("row 16\nrow 0\n\nleft out (--full): CPU\n"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! The screen of a fleet: the answer, the outliers and their distinguishing facts, and one table of the situations.
+//! A fleet's screen: the answer, outliers with their distinguishing facts, and one table of the situations.
 
 use super::compare::{hue, ratio};
 use super::layout::{Cell, Column, Screen, cut};
@@ -9,13 +9,13 @@ use iotrail_base::words::{UNKNOWN, plural};
 use iotrail_schema::fleet_answer::{Apart, FleetAnswer, FleetEffect, GoesWith, OnMachine, Stands};
 use iotrail_schema::fleet_record::{FleetNode, FleetRecord, NodeState};
 
-/// Columns per kind of line next to the answer: two lines of the screen.
+/// Maximum characters per kind of line below the answer: two lines on the screen.
 const SHORT: usize = 138;
 
-/// Columns of a situation's name.
+/// Width of a situation's name.
 const NAME: usize = 24;
 
-/// Lines that are reserved for the rest of the screen, and the maximum number of rows of the table.
+/// Maximum number of lines on the screen.
 const LINES: usize = 20;
 const ROWS: usize = 8;
 
@@ -41,7 +41,7 @@ pub fn screen(a: &FleetAnswer, unit: Unit, full: bool, store: &str, style: Style
     out
 }
 
-/// One line each, or the first one and the number of the others.
+/// One line each, or the first line and the number of others.
 fn listed(out: &mut Screen, label: &str, all: &[String], full: bool) {
     let left = if all.len() > 1 { format!(" (and {} more: --full)", all.len() - 1) } else { String::new() };
     for (i, text) in all.iter().enumerate().take(if full { usize::MAX } else { 1 }) {
@@ -53,7 +53,7 @@ fn listed(out: &mut Screen, label: &str, all: &[String], full: bool) {
 fn brief(out: &mut Screen, a: &FleetAnswer, names: &Names, store: &str) {
     let metric = leading_metric(a);
     let shown: Vec<&FleetEffect> = a.effects.iter().filter(|e| Some(e.metric.as_str()) == metric).collect();
-    // Lines around its rows.
+    // Lines besides the table rows.
     const AROUND: usize = 6;
     let room = LINES.saturating_sub(out.as_str().lines().count() + AROUND).clamp(1, ROWS);
     let rows = shown.len().min(room);
@@ -117,7 +117,7 @@ fn table(out: &mut Screen, metric: &str, effects: &[&FleetEffect], name: impl Fn
     out.table(&columns, effects.iter().map(row).collect());
 }
 
-/// The full report: all comparisons, each machine, then the facts of the machines.
+/// The full report: all comparisons, each machine, then the machines' facts.
 fn whole(out: &mut Screen, a: &FleetAnswer, names: &Names) {
     let effects: Vec<&FleetEffect> = a.effects.iter().collect();
     for of_metric in effects.chunk_by(|x, y| x.metric == y.metric) {
@@ -158,10 +158,10 @@ fn whole(out: &mut Screen, a: &FleetAnswer, names: &Names) {
     out.paragraph("", LEGEND);
 }
 
-/// Maximum number of situations side by side; further ones are only on the page.
+/// Maximum number of situations side by side; the rest appear only on the page.
 const BESIDE: usize = 6;
 
-/// One line per machine, with its own ratio in each situation.
+/// One line per machine with its ratio in each situation.
 fn machines(out: &mut Screen, effects: &[&FleetEffect], names: &Names) {
     for some in effects.chunks(BESIDE) {
         let mut columns = vec![Column::words("machine", 14)];
@@ -191,12 +191,13 @@ fn mark(m: &OnMachine) -> String {
     m.ratio.map_or(sign.to_string(), |r| format!("{sign} {}", bound(r)))
 }
 
-/// A ratio that fits its column. A prediction interval from few differing machines can be too wide to be meaningful.
+/// A ratio that fits its column. A prediction interval from a few heterogeneous machines can be too wide to be
+/// meaningful.
 fn bound(x: f64) -> String {
     if x >= 999.5 { ">1000".into() } else { ratio(x) }
 }
 
-/// Both ends, or one sign for both if they are outside the printed range.
+/// Both ends, or a single sign if both exceed the printable range.
 fn interval(ends: [f64; 2]) -> String {
     match ends.map(bound) {
         [lo, hi] if lo == hi && lo.starts_with(['<', '>']) => lo,
@@ -238,7 +239,7 @@ pub fn list(out: &mut Screen, fleets: &[FleetRecord]) {
 mod tests {
     use super::{bound, interval, spread};
 
-    /// Columns of the table hold 6, 13, 7 and 12.
+    /// The table's column widths are 6, 13, 7 and 12.
     #[test]
     fn numbers_fit_their_columns() {
         let all = [0.0, 1e-9, 0.001, 0.617, 1.0, 9.99, 99.9, 100.0, 999.4, 999.6, 93_738_624.0, 1e300, f64::INFINITY];

@@ -1,4 +1,4 @@
-//! The changes of an experiment's metrics over its runs: the answer, then one table per run that begins a change.
+//! Changes of an experiment's metrics over its runs: the answer, then one table per run that begins a change.
 
 use super::compare::ratio;
 use super::layout::{Column, Screen};

@@ -1,4 +1,4 @@
-//! Functions shared by the screens: width, wrapping, tables, colour, and sanitising text from outside.
+//! Helpers shared by all screens: width, wrapping, tables, colour, and sanitising untrusted text.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use textwrap::core::display_width;
 use super::style::{Hue, Style};
 use iotrail_base::plain::sanitise;
 
-/// Maximum number of columns of a line.
+/// Maximum line width in columns.
 pub const WIDTH: usize = 80;
 
 /// Indent of the continuation lines of a sentence.
 const HANGING: usize = 2;
 
-/// Columns of the labels on the left.
+/// Width of the labels on the left.
 const LABEL: usize = 13;
 
-/// A placeholder for a space that must not break the line; replaced before printing.
+/// Non-breaking space placeholder, replaced before printing.
 const TIED: char = '\u{a0}';
 
-/// Keeps a number and its unit on one line.
+/// Keeps numbers and their units on one line.
 fn with_units(text: &str) -> String {
     const UNITS: [&str; 16] =
         ["k", "M", "G", "%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "TiB", "IOPS", "min", "hours"];
@@ -53,22 +53,22 @@ pub fn cut(text: &str, columns: usize) -> String {
         }
         kept.push(c);
     }
-    // Cut between words if possible, never within a number.
+    // Cuts between words if possible, never within a number.
     match kept.rfind(' ').filter(|at| *at > kept.len() / 2) {
         Some(at) => format!("{} …", kept[..at].trim_end_matches([' ', ',', ';', '·', '(', ':'])),
         None => kept + "…",
     }
 }
 
-/// Text that is safe to print on a terminal. Only the functions below extend it, and they treat all text as
-/// untrusted: it cannot contain control sequences or line ends. Unless laid out already, no line is longer than [`WIDTH`].
+/// Text that is safe to print on a terminal. Only the methods below extend it; they treat all text as untrusted, so it
+/// cannot contain control sequences or line ends. No line is longer than [`WIDTH`], except preformatted lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Screen {
     text: String,
     style: Style,
 }
 
-/// A column: its heading, its width, and whether it is numeric.
+/// A column: heading, width, and whether it is numeric.
 pub struct Column {
     heading: String,
     width: u16,
@@ -76,7 +76,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// Line ends in an own heading are kept.
+    /// Line ends in a fixed heading are kept.
     pub fn number(heading: &'static str, width: u16) -> Self {
         Self { heading: heading.into(), width, number: true }
     }
@@ -85,20 +85,20 @@ impl Column {
         Self { heading: heading.into(), width, number: false }
     }
 
-    /// Its heading comes from outside.
+    /// With an untrusted heading.
     pub fn named(heading: &str, width: u16, number: bool) -> Self {
         Self { heading: sanitise(heading), width, number }
     }
 }
 
-/// The content of a column in one row.
+/// A table cell.
 pub struct Cell {
     text: String,
     hue: Option<Hue>,
 }
 
 impl Cell {
-    /// One per line.
+    /// Several lines.
     pub fn lines<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> Self {
         let lines: Vec<String> = lines.into_iter().map(|line| sanitise(line.as_ref())).collect();
         Self { text: lines.join("\n"), hue: None }
@@ -138,7 +138,7 @@ impl Screen {
         self.text.push('\n');
     }
 
-    /// A line that is laid out already.
+    /// A preformatted line.
     pub fn line(&mut self, text: &str) {
         self.text.push_str(sanitise(text).trim_end());
         self.text.push('\n');
@@ -149,12 +149,13 @@ impl Screen {
         self.text.push_str(&other.text);
     }
 
-    /// Wrapped text; the first line begins with `first`, the others with as many spaces.
+    /// Wrapped text; `first` precedes the first line and the others are indented by its width.
     pub fn paragraph(&mut self, first: &str, text: &str) {
         self.wrapped(first, 0, text, |_, line| line.to_owned());
     }
 
-    /// Wrapped text that may contain quotations; only the first line, which begins with iotrail's own words, starts at the left edge.
+    /// Wrapped text that may contain quotations. Only the first line, which begins with iotrail's own words, starts at
+    /// the left edge.
     pub fn sentence(&mut self, text: &str) {
         self.wrapped("", HANGING, text, |_, line| line.to_owned());
     }
@@ -184,7 +185,7 @@ impl Screen {
         }
     }
 
-    /// A labelled line of items, separated by ` · `; lines break between items if possible.
+    /// A labelled list of items separated by ` · `; lines break between items if possible.
     pub fn field(&mut self, label: &str, items: &[String]) {
         let room = WIDTH - LABEL;
         let mut lines: Vec<String> = Vec::new();
@@ -205,8 +206,8 @@ impl Screen {
         }
     }
 
-    /// As [`field`](Self::field) in one line, with a sign for omitted text. The first item is cut if that is sufficient, as for a
-    /// command; otherwise the last items are omitted.
+    /// Same as [`field`](Self::field) on one line, with a sign for omitted text. Cuts the first item if that suffices,
+    /// as for a command; otherwise omits the last items.
     pub fn field_in_a_line(&mut self, label: &str, items: &[String]) {
         const LEAST: usize = 20;
         const SIGN: &str = " · …";
@@ -232,7 +233,7 @@ impl Screen {
         self.field(label, &[line]);
     }
 
-    /// A table of fixed columns without rules, which leaves most of the width to the numbers.
+    /// A table with fixed column widths and no rules, which leaves most of the width for numbers.
     pub fn table<C: Into<Cell>>(&mut self, columns: &[Column], rows: Vec<Vec<C>>) {
         let mut table = self.empty();
         let heading = columns.iter().map(|c| self.bold(&c.heading));
@@ -240,7 +241,7 @@ impl Screen {
         self.fill(table, columns, rows);
     }
 
-    /// As [`table`](Self::table), without headings.
+    /// Same as [`table`](Self::table), without headings.
     pub fn rows<C: Into<Cell>>(&mut self, columns: &[Column], rows: Vec<Vec<C>>) {
         self.fill(self.empty(), columns, rows);
     }
@@ -257,7 +258,7 @@ impl Screen {
     }
 
     fn bold(&self, heading: &str) -> comfy_table::Cell {
-        // An empty cell needs no bold style.
+        // Empty cells must not be bold.
         let cell = comfy_table::Cell::new(heading);
         if heading.is_empty() { cell } else { cell.add_attribute(Attribute::Bold) }
     }
@@ -294,7 +295,7 @@ impl Screen {
     }
 }
 
-/// Text at the left edge, wrapped so that no later part of it begins a line.
+/// Wraps text at the left edge, and indents continuation lines so that later text cannot start a line.
 fn hanging(text: &str, width: u16) -> String {
     let later = " ".repeat(text.len() - text.trim_start_matches(' ').len() + 1);
     let options = textwrap::Options::new(width.into()).subsequent_indent(&later);

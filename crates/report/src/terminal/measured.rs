@@ -1,4 +1,4 @@
-//! Parts of the screens of measurements, shared by iotrail's loads and traced programs.
+//! Parts of measurement screens, shared by iotrail's loads and traced programs.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use iotrail_schema::runnable::Runnable;
 use iotrail_schema::trace_record::CountIntervals;
 use iotrail_stats::expansion::is_narrow;
 
-/// `sampled`: some completions were not traced; then a mean without an interval is not printed.
+/// `sampled`: some completions were not traced, so a mean without an interval is not printed.
 pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
     let whole = |name: &str, ns: Option<u64>| format!("{name} {}", known_span(ns));
     let mean = l.mean.filter(|_| !sampled || l.mean_ci95.is_some());
@@ -34,36 +34,37 @@ pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
     ]
 }
 
-/// The first line if the probes' counts are invalid.
+/// Printed first if the probes' counts are invalid.
 pub fn not_seen(out: &mut Screen, warnings: &[Warning]) {
     if let Some(w) = warnings.iter().find(|w| w.code == NOT_SEEN) {
         out.field("not seen", std::slice::from_ref(&w.text));
     }
 }
 
-/// CPU time below which the timer ticks are too few to split user from system time: 20 ticks have 22 % error.
+/// Below this CPU time there are too few timer ticks to split it into user and system time: 20 ticks have an error of
+/// 22 %.
 pub const SPLIT_NS: u64 = 200_000_000;
 
-/// Replaces user and system time.
+/// Printed in place of user and system time.
 pub const TOO_SHORT: &str = "too short to separate user from system";
 
-/// Maximum number of rows of the table of delivery paths: each waker has one, and a large machine has many.
+/// Maximum number of rows in the delivery path table: each waker has a row, and a large machine has many.
 pub const VEHICLES: usize = 10;
 
-/// Columns of the bar of a delivery path's share in a table without delays.
+/// Width of the share bar in a table without delays.
 const BAR: usize = 12;
 
 /// A count that may include windows: `~1.2 M`, or `–` if its interval is wide or unknown.
 pub fn estimate(text: String, n: u64, name: &str, intervals: &CountIntervals) -> String {
     match intervals.get(name) {
         None => text,
-        // A ratio to 0 has no relative width.
+        // A count of 0 has no relative width.
         Some(Some([lo, hi])) if n == 0 || is_narrow(n as f64, (*lo, *hi)) => format!("~{text}"),
         Some(_) => UNKNOWN.into(),
     }
 }
 
-/// As above, for a share of `all`.
+/// The same for a share of `all`.
 pub fn estimated_share(n: u64, all: u64, name: &str, intervals: &CountIntervals) -> String {
     let of = |n: f64| n / all.max(1) as f64;
     let text = percent(of(n as f64));
@@ -74,13 +75,13 @@ pub fn estimated_share(n: u64, all: u64, name: &str, intervals: &CountIntervals)
     }
 }
 
-/// The name of a delivery path's count among the intervals.
+/// Name of a delivery path's count in the intervals.
 pub fn path_name(v: &DeliveryPathCount) -> String {
     let detail = v.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
     format!("vehicles.{}{detail}", v.vehicle.name())
 }
 
-/// The delivery paths, the most frequent first; rows after `most` are summed.
+/// Delivery paths, most frequent first; rows after `most` are summed.
 pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], intervals: &CountIntervals, most: usize) {
     let seen: u64 = vehicles.iter().map(|v| v.completions).sum();
     if seen == 0 {
@@ -100,7 +101,7 @@ pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], intervals: &Co
         }
         row
     };
-    // A row that sums a single one would have less information in the same space.
+    // A row that sums a single path would take the same space but show less.
     let shown = if sorted.len().saturating_sub(1) > most { most } else { sorted.len() };
     let one = |v: &&DeliveryPathCount| {
         let detail = v.detail.clone().unwrap_or_default().into();
@@ -109,7 +110,7 @@ pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], intervals: &Co
     let mut rows: Vec<Vec<String>> = sorted[..shown].iter().map(one).collect();
     if let rest @ [_, ..] = &sorted[shown..] {
         let completions = rest.iter().map(|v| v.completions).sum();
-        // Rare delivery paths have the least accurate estimates.
+        // Estimates of rare delivery paths are the least accurate.
         let name = rest.last().map(|v| path_name(v)).unwrap_or_default();
         rows.push(row("others".into(), format!("{} more rows", rest.len()), completions, &name, None));
     }
@@ -127,10 +128,10 @@ pub fn vehicles(out: &mut Screen, vehicles: &[DeliveryPathCount], intervals: &Co
     out.blank();
 }
 
-/// Minimum number of completions for shares: as many as a median needs.
+/// Minimum number of completions for shares, which equals the minimum for a median.
 pub const FEW: u64 = 10;
 
-/// Stages are of traced requests that represent others.
+/// Whether the stages come from a sample of traced requests.
 pub fn is_sample(m: &Measurement) -> bool {
     m.followed.as_deref().is_some_and(Followed::is_sample)
 }
@@ -141,7 +142,7 @@ fn interval(ci95: Option<[f64; 2]>) -> String {
     some.map(|[lo, hi]| format!(" (95 % CI {} to {})", span(lo), span(hi))).unwrap_or_default()
 }
 
-/// A part of the traced requests: a share of the requests that they represent, or the count if they are few.
+/// Part of the traced requests: as a share of the requests that they represent, or as a count if there are few.
 pub fn part(these: u64, followed: u64, share: f64) -> String {
     if followed < FEW { format!("{these} of {followed}") } else { percent(share) }
 }
@@ -186,7 +187,7 @@ fn runnable(r: &Runnable) -> Option<String> {
     Some(format!("{} of delivery waiting for a CPU{known}", percent(share)))
 }
 
-/// Sampled locations, the most frequent first; then the sampling method.
+/// Sampled locations, most frequent first, and the sampling method.
 pub fn where_the_cpu_went(out: &mut Screen, shares: Option<&[CpuShare]>, how: Option<&CpuSamples>) {
     let (Some(shares), Some(how)) = (shares, how) else { return };
     let mut sorted: Vec<_> = shares.iter().filter(|s| s.samples > 0).collect();
@@ -251,10 +252,10 @@ fn delivery(d: &Delivery) -> String {
     }
 }
 
-/// 95 % intervals of estimates, by name. A number without one is exact.
+/// 95 % intervals of estimates, by name. Numbers without an interval are exact.
 type Intervals = BTreeMap<String, [f64; 2]>;
 
-/// An exact number, an estimate (`~16.2`), or neither, if its interval is too wide to print it.
+/// An exact number, an estimate (`~16.2`), or a placeholder if the interval is too wide.
 pub fn exact_or_estimate(x: Option<f64>, interval: Option<&[f64; 2]>, text: impl Fn(f64) -> String) -> String {
     match (x, interval) {
         (None, _) => UNKNOWN.into(),
@@ -268,7 +269,7 @@ pub fn per_io(p: &PerIo, intervals: &Intervals) -> Vec<String> {
     counted(&Metric::PER_IO, p, intervals)
 }
 
-/// Some of these counts.
+/// These counts, if known.
 pub fn counted(these: &[Metric], p: &PerIo, intervals: &Intervals) -> Vec<String> {
     let m = Measurement { per_io: p.clone(), ..Measurement::default() };
     let one = |metric: &Metric| {
@@ -278,7 +279,7 @@ pub fn counted(these: &[Metric], p: &PerIo, intervals: &Intervals) -> Vec<String
     these.iter().map(one).collect()
 }
 
-/// Two decimals if they are significant: per I/O, values below a thousandth do not matter.
+/// Two significant decimals; per I/O, values below 0.001 do not matter.
 pub fn ratio(x: f64) -> String {
     match x {
         0.0 => "0".into(),
@@ -289,7 +290,7 @@ pub fn ratio(x: f64) -> String {
     }
 }
 
-/// `intervals`: by `mode_switches.CAUSE`.
+/// `intervals` has the keys `mode_switches.CAUSE`.
 pub fn mode_switches(switches: &[ModeSwitch], intervals: &Intervals) -> Vec<String> {
     let some = switches.iter().filter(|s| s.count > 0);
     let one = |s: &ModeSwitch| {
@@ -299,7 +300,7 @@ pub fn mode_switches(switches: &[ModeSwitch], intervals: &Intervals) -> Vec<Stri
     some.map(one).collect()
 }
 
-/// Task work runs by their number of completions, in powers of two.
+/// Task work runs by number of completions, in powers of two.
 pub fn task_work(batches: &[TaskWorkBatch]) -> Vec<String> {
     let some = batches.iter().filter(|b| b.runs > 0);
     some.map(|b| {
@@ -356,7 +357,7 @@ pub fn host(h: &Host) -> Vec<String> {
     items
 }
 
-/// The last part: findings and warnings, if any.
+/// The last part of the screen: findings and warnings, if any.
 pub fn remarks(out: &mut Screen, found: &[Finding], warned: &[Warning]) {
     if !(found.is_empty() && warned.is_empty()) {
         out.blank();

@@ -63,7 +63,7 @@ pub use self::summary::View;
 pub use self::trace::histogram::HistogramBy;
 pub use iotrail_base::plain::{sanitise, say};
 
-/// One measurement, as `bench` prints it.
+/// One measurement, for `bench`.
 pub fn bench(m: &Measurement, full: bool) -> Screen {
     bench::screen(m, full, Style::of_stdout())
 }
@@ -75,27 +75,27 @@ pub fn corruption(found: &Corruption) -> Screen {
     out
 }
 
-/// One measurement of a network load, as `net load` and `net bench` print it.
+/// One network load measurement, for `net load` and `net bench`.
 pub fn net(m: &Measurement, full: bool) -> Screen {
     net::screen(m, full, Style::of_stdout())
 }
 
-/// The summary of a server, as `net serve` prints it at exit.
+/// A server's summary, for `net serve` at exit.
 pub fn served(record: &ServedRecord) -> Screen {
     net::served(record, Style::of_stdout())
 }
 
-/// A run of an experiment: its answer; in full, also one table per group of cells, and the conclusions.
+/// A run's answer; with `--full` also one table per group of cells, and the conclusions.
 pub fn run(run: &RunRecord, head: &Head, view: View<'_>) -> Screen {
     run::screen(run, head, view, Style::of_stdout())
 }
 
-/// The same plan on several kernels: the answer; in full, also the differences in each cell, and the conclusions.
+/// The answer for one plan on several kernels; with `--full` also the differences in each cell, and the conclusions.
 pub fn across(of: &Across<'_>, head: &Head, full: bool) -> Screen {
     across::screen(of, head, full, Style::of_stdout())
 }
 
-/// Comparisons, as `compare` prints them: the answer, and the table if it is short or `--full` is set.
+/// Comparisons, for `compare`: the answer, and the table if it is short or with `--full`.
 pub fn comparisons(list: &[Comparison], unit: Unit, full: bool) -> Screen {
     let mut out = Screen::new(Style::of_stdout());
     let (answer, also) = of_comparisons(list, unit);
@@ -114,37 +114,37 @@ pub fn comparisons(list: &[Comparison], unit: Unit, full: bool) -> Screen {
     out
 }
 
-/// The answer of a fleet; in full, also all comparisons and all machines.
+/// A fleet's answer; with `--full` also all comparisons and all machines.
 pub fn fleet(answer: &FleetAnswer, unit: Unit, full: bool, store: &str) -> Screen {
     fleet::screen(answer, unit, full, store, Style::of_stdout())
 }
 
-/// The stored fleets, as `list` prints them.
+/// The stored fleets, for `list`.
 pub fn fleets(out: &mut Screen, fleets: &[FleetRecord]) {
     fleet::list(out, fleets);
 }
 
-/// A traced program, as `trace` prints it.
+/// A traced program, for `trace`.
 pub fn trace(t: &TraceRecord, view: View<'_>) -> Screen {
     trace::stored(t, view, Style::of_stdout())
 }
 
-/// The slowest I/Os of a recording, each as a timeline in words; `file` is the recording's name.
+/// A recording's slowest I/Os, each as a timeline in words; `file`: the recording's name.
 pub fn explain(file: &str, e: &Explained) -> Screen {
     explain::screen(file, e, Style::of_stdout())
 }
 
-/// The I/Os that `e` holds, each as a timeline in words, below the screen of the trace that kept them.
+/// The I/Os in `e`, each as a timeline in words, below the screen of the trace that kept them.
 pub fn slowest(e: &Explained) -> Screen {
     explain::ios(e, Style::of_stdout())
 }
 
-/// The changes of an experiment's metrics over its runs; in full, all changes.
+/// Changes of an experiment's metrics over its runs; with `--full` all changes.
 pub fn history(h: &History, full: bool) -> Screen {
     history::screen(h, full, Style::of_stdout())
 }
 
-/// A published study compared with the measurements on this machine; in full, all figures.
+/// A published study compared with measurements on this machine; with `--full` all figures.
 pub fn reproduction(r: &Reproduction, how: Reproduced<'_>) -> Screen {
     reproduce::screen(r, how, Style::of_stdout())
 }
@@ -159,7 +159,7 @@ pub fn traces_compared(c: &TraceComparison, full: bool, again: &str) -> Screen {
     trace::compared::screen(c, full, again, Style::of_stdout())
 }
 
-/// The latencies of a trace as text.
+/// A trace's latencies as text histograms.
 pub fn trace_histogram(t: &TraceRecord, by: HistogramBy) -> Screen {
     trace::histogram::screen(t, by, Style::of_stdout())
 }
@@ -174,7 +174,7 @@ pub fn traces(out: &mut Screen, traces: &[StoredTrace]) {
     trace::list(out, traces);
 }
 
-/// Stalls that the monitor captured, the newest first.
+/// Stalls captured by the monitor, newest first.
 pub fn stalls(all: &[Stall], now_unix_s: u64, full: bool) -> Screen {
     stalls::list(all, now_unix_s, full, Style::of_stdout())
 }
@@ -184,7 +184,7 @@ pub fn capture(c: &Capture, now_unix_s: u64, full: bool) -> Screen {
     stalls::one(c, now_unix_s, full, Style::of_stdout())
 }
 
-/// Progress is drawn on standard error, if that is a terminal with cursor control.
+/// Draws progress on standard error if it is a terminal with cursor control.
 pub fn progress_target() -> indicatif::ProgressDrawTarget {
     match Style::moves_cursor() {
         true => indicatif::ProgressDrawTarget::stderr(),
@@ -197,17 +197,17 @@ pub fn show(screen: &Screen) -> Result<()> {
     show_on(screen).map(drop)
 }
 
-/// As [`show`]; breaks on EPIPE.
+/// Same as [`show`], but breaks on EPIPE.
 pub fn show_on(screen: &Screen) -> Result<ControlFlow<()>> {
     write(&plain::for_locale(screen.as_str(), Stream::Stdout))
 }
 
-/// Writes output for programs to standard output, unmodified.
+/// Writes machine-readable output to standard output, unmodified.
 pub fn print(text: &str) -> Result<()> {
     print_on(text).map(drop)
 }
 
-/// As [`print`]; breaks on EPIPE. On a terminal, control characters are shown by their number.
+/// Same as [`print`], but breaks on EPIPE. On a terminal, control characters are escaped.
 pub fn print_on(text: &str) -> Result<ControlFlow<()>> {
     match std::io::stdout().is_terminal() {
         true => {
@@ -217,7 +217,7 @@ pub fn print_on(text: &str) -> Result<ControlFlow<()>> {
     }
 }
 
-/// Writes trusted text: help with its colours, and shell completions.
+/// Writes trusted text: coloured help and shell completions.
 pub fn print_ours(text: &str) -> Result<()> {
     write(&plain::for_locale(text, Stream::Stdout)).map(drop)
 }
@@ -238,17 +238,17 @@ pub fn print_json<T: Serialize>(value: &T) -> Result<()> {
     print(&(plain::json_shown(text) + "\n"))
 }
 
-/// Writes a measurement as JSON, with the first lines of its screen.
+/// Writes a measurement as JSON, including the first lines of its screen.
 pub fn print_measurement(m: &Measurement) -> Result<()> {
     print_with_head(m, m)
 }
 
-/// Writes the JSON of a value with the first lines of this measurement's screen.
+/// Writes a value as JSON, including the first lines of this measurement's screen.
 pub fn print_with_head<T: Serialize>(value: &T, m: &Measurement) -> Result<()> {
     print_json(&with_head(value, m))
 }
 
-/// Writes several as one list.
+/// Writes several measurements as one JSON list.
 pub fn print_measurements(all: &[Measurement]) -> Result<()> {
     print_json(&all.iter().map(|m| with_head(m, m)).collect::<Vec<_>>())
 }
@@ -278,7 +278,7 @@ fn with_head<'a, T>(value: &'a T, m: &Measurement) -> WithHead<'a, T> {
     WithHead { value, head: FirstLines { answer, advice, also } }
 }
 
-/// As [`print_json`] on one line; breaks on EPIPE.
+/// Same as [`print_json`] on a single line, but breaks on EPIPE.
 pub fn print_json_line<T: Serialize>(value: &T) -> Result<ControlFlow<()>> {
     let text = serde_json::to_string(value).map_err(no_json)?;
     print_on(&(plain::json_shown(text) + "\n"))

@@ -20,21 +20,21 @@ use iotrail_schema::net_record::{
 };
 use iotrail_schema::run_record::value_text;
 
-/// Lines between two headings on a terminal.
+/// Lines between two headings.
 const HEADED: u64 = 20;
 
 const HEADING: &str = "   req/s    in/s   out/s   idle   user system loops/s  each  over no-buf  conns";
 
-/// A server's seconds, one per line, printed as they end.
+/// Prints a server's per-second counts as each second ends.
 pub struct Seconds {
     threads: usize,
-    /// Standard output has another use.
+    /// Standard output is used for something else.
     apart: bool,
     told: u64,
 }
 
 impl Seconds {
-    /// `apart`: on standard error.
+    /// `apart`: print on standard error.
     pub fn new(threads: usize, apart: bool) -> Self {
         Self { threads, apart, told: 0 }
     }
@@ -49,7 +49,7 @@ impl Seconds {
     }
 
     fn line(&self, line: &str) {
-        // The server continues without a reader of its output.
+        // The server continues even if its output has no reader.
         match self.apart {
             true => writeln!(std::io::stderr().lock(), "{line}").unwrap_or(()),
             false => writeln!(std::io::stdout().lock(), "{line}").unwrap_or(()),
@@ -57,7 +57,7 @@ impl Seconds {
     }
 }
 
-/// `1.00 M` as `1.00M`: columns are narrow.
+/// Turns `1.00 M` into `1.00M` for narrow columns.
 fn tight(text: String) -> String {
     text.replace(' ', "").replace("iB", "")
 }
@@ -99,7 +99,7 @@ fn second(of: &ServerCounts, threads: usize, connections: u64) -> String {
     )
 }
 
-/// A server's whole life.
+/// A server's entire run.
 pub fn served(r: &ServedRecord, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
@@ -129,7 +129,7 @@ fn cpu_list(cpus: &[u32]) -> String {
     list(&cpus.iter().map(u32::to_string).collect::<Vec<_>>())
 }
 
-/// An option that is a list; empty where it is not there.
+/// An option whose value is a list; empty if absent.
 fn listed<T: serde::de::DeserializeOwned>(options: &Map<String, Value>, name: &str) -> Vec<T> {
     options.get(name).and_then(|v| serde_json::from_value(v.clone()).ok()).unwrap_or_default()
 }
@@ -162,7 +162,7 @@ fn server(engine: &Engine, options: &Map<String, Value>, ring: &Ring) -> Vec<Str
     items
 }
 
-/// Each thread, and all together.
+/// One row per thread, and the total.
 fn threads(out: &mut Screen, total: &ServerCounts, threads: &[ServerCounts]) {
     let number = Column::number;
     let columns = [
@@ -316,7 +316,7 @@ fn at(m: &Measurement, net: &NetRecord) -> Vec<String> {
     items
 }
 
-/// The connection between the two ends, in words.
+/// How the two ends are connected, in words.
 pub(super) fn between(word: &str) -> &str {
     match word {
         "unix" => "over a UNIX socket",

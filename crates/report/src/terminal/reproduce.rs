@@ -1,4 +1,5 @@
-//! A published study compared with the measurements on this machine: the answer and the disagreements; in full, all figures.
+//! A published study compared with measurements on this machine: the answer and the disagreements; with `--full` all
+//! figures.
 
 use super::layout::{Cell, Column, Screen};
 use super::style::{Hue, Style};
@@ -11,13 +12,13 @@ use iotrail_schema::reproduction::{Band, LineOutcome, Reproduction, StudyLine};
 #[derive(Debug, Clone, Copy)]
 pub struct Reproduced<'a> {
     pub full: bool,
-    /// The command that shows it again.
+    /// The command that shows the study again.
     pub again: &'a str,
 }
 
 /// Maximum number of lines without `--full`.
 const LINES: usize = 20;
-/// Lines reserved for the text after the figures.
+/// Lines reserved below the figures.
 const FOOT: usize = 5;
 
 const LEGEND: &str = "here: with its 95 % interval. An effect agrees if the interval lies between half and twice the published one in logarithm, a \
@@ -38,7 +39,8 @@ pub fn screen(r: &Reproduction, how: Reproduced<'_>, style: Style) -> Screen {
         for line in of(outcome) {
             let mut one = Screen::new(style);
             one.note(mark, &sentence(line), outcome == LineOutcome::Disagrees);
-            // After the first that does not fit, the later ones are omitted too, so that the printed ones are the first ones.
+            // After the first figure that does not fit, all later ones are omitted, so that the printed ones are a
+            // prefix of the list.
             match left == 0 && lines(&out) + lines(&one) + FOOT <= LINES {
                 true => out.append(&one),
                 false => left += 1,

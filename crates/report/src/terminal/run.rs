@@ -1,4 +1,4 @@
-//! The screen of a run, and the list of runs.
+//! A run's screen, and the list of runs.
 
 use super::layout::{Column, Screen};
 use super::style::Style;
@@ -108,7 +108,7 @@ fn plan(out: &mut Screen, run: &RunRecord) {
     }
 }
 
-/// The file, its device, and the component that completes its I/O. Each cell may have its own target.
+/// The file, its device, and the component that completes its I/O. Each cell may have a target of its own.
 fn of_target(host: &Host, load: &LoadRecord) -> Vec<String> {
     let Some(t) = &host.target else { return Vec::new() };
     let mut facts: Vec<String> = load.file.iter().cloned().collect();
@@ -137,7 +137,7 @@ fn expectations(out: &mut Screen, run: &RunRecord) {
     }
 }
 
-/// The traced completions, and the losses.
+/// Traced completions and losses.
 fn seen(out: &mut Screen, run: &RunRecord) {
     let number = |(name, n): (&str, Option<u64>)| format!("{} {name}", n.map_or(UNKNOWN.into(), |n| n.to_string()));
     let all: Vec<String> = losses(run).into_iter().map(number).collect();
@@ -147,7 +147,7 @@ fn seen(out: &mut Screen, run: &RunRecord) {
     }
 }
 
-/// Each warning once, with its number of measurements.
+/// Each warning once, with the number of affected measurements.
 fn warnings(out: &mut Screen, run: &RunRecord) {
     for (w, n) in warnings::each_once(run) {
         out.note("warning: ", &warnings::sentence(&w, n, run.done()), true);

@@ -1,4 +1,4 @@
-//! The threads' time by state, in a few lines.
+//! Thread time by state, in a few lines.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -7,18 +7,19 @@ use iotrail_answer::diagnose::reason_name;
 use iotrail_base::words::percent;
 use iotrail_schema::account::{Account, Mode, Role, ThreadAccount, ThreadRow, ThreadState};
 
-/// Number of rows that are named, and their smallest share.
+/// Maximum number of named rows, and their minimum share.
 const ROWS: usize = 6;
 const LEAST: f64 = 0.01;
 
-/// `blocked in io_uring_enter for completions 62 % · in user mode 20 %`: the largest first. Empty: no thread of this role was seen.
+/// `blocked in io_uring_enter for completions 62 % · in user mode 20 %`, largest first. Empty if no thread with this
+/// role was seen.
 pub fn spent(account: &Account, role: Role) -> Vec<String> {
     let of_role: Vec<&ThreadAccount> = account.threads.iter().filter(|thread| thread.role == role).collect();
     let wall: u64 = of_role.iter().map(|thread| thread.wall_ns).sum();
     shares(of_role.iter().flat_map(|thread| &thread.rows), wall)
 }
 
-/// As above, for these rows of this total time.
+/// The same for these rows, relative to this total time.
 pub fn shares<'r>(rows: impl Iterator<Item = &'r ThreadRow>, wall_ns: u64) -> Vec<String> {
     let mut sums: BTreeMap<String, (u64, bool)> = BTreeMap::new();
     for row in rows {
@@ -32,7 +33,7 @@ pub fn shares<'r>(rows: impl Iterator<Item = &'r ThreadRow>, wall_ns: u64) -> Ve
     rows.into_iter().filter(|(_, (ns, _))| share(*ns) >= LEAST).take(ROWS).map(row).collect()
 }
 
-/// A share, with ~ if it is an estimate.
+/// A share, prefixed by ~ if it is an estimate.
 pub fn marked(share: f64, exact: bool) -> String {
     format!("{}{}", if exact { "" } else { "~" }, percent(share))
 }

@@ -6,7 +6,7 @@ use iotrail_answer::diagnose::state;
 use iotrail_base::words::{UNKNOWN, percent, plural, span};
 use iotrail_schema::stall::{Capture, Stall};
 
-/// Number of stalls and of rows that are printed without --full.
+/// Maximum number of stalls and of rows without --full.
 const FEW: usize = 15;
 
 pub fn list(all: &[Stall], now_unix_s: u64, full: bool, style: Style) -> Screen {

@@ -1,4 +1,4 @@
-//! Capabilities of the terminal: colours, and box-drawing characters for bars.
+//! Terminal capabilities: colours, and box-drawing characters for bars.
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -9,11 +9,11 @@ use iotrail_base::plain::{self, Locale};
 pub struct Style {
     /// Colours are available; they are never the only sign.
     pub colour: bool,
-    /// Box-drawing characters are available for bars.
+    /// Box-drawing characters are available.
     pub lines: bool,
 }
 
-/// The meaning of a colour, in addition to the text.
+/// The meaning of a colour. The text always contains it as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hue {
     Good,
@@ -22,16 +22,16 @@ pub enum Hue {
 }
 
 impl Style {
-    /// A terminal that shows only letters.
+    /// A terminal that supports neither.
     pub const PLAIN: Style = Style { colour: false, lines: false };
 
     pub fn of_stdout() -> Self {
         Self::of(std::io::stdout().is_terminal(), |name| std::env::var_os(name).filter(|v| !v.is_empty()))
     }
 
-    /// `variable`: the value of an environment variable, if set and not empty. NO_COLOR (no-color.org) disables colours, and CLICOLOR_FORCE
-    /// (bixense.com/clicolors) enables them for any output; otherwise the terminal decides. Box drawing needs a
-    /// UTF-8 locale.
+    /// `variable` returns the value of an environment variable if it is set and not empty. NO_COLOR (no-color.org)
+    /// disables colours, and CLICOLOR_FORCE (bixense.com/clicolors) enables them for any output; otherwise the terminal
+    /// decides. Box drawing requires a UTF-8 locale.
     fn of(terminal: bool, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let forced = variable("CLICOLOR_FORCE").is_some_and(|v| v != "0");
         let has_colours = terminal && variable("TERM").is_none_or(|t| t != "dumb");

@@ -1,4 +1,5 @@
-//! The first lines of a run: the answer, its conditions, its reason, the remedy, one table, and the commands for details.
+//! The first lines of a run: the answer, its conditions and reason, the remedy, one table, and the commands for
+//! details.
 
 use super::layout::{Cell, Column, Screen};
 use super::style::Hue;
@@ -6,25 +7,25 @@ use iotrail_answer::summary::{Front, Head, Mark, Member, Situations};
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::Verdict;
 
-/// Maximum number of lines of limits.
+/// Maximum number of lines for limits.
 const NOTES: usize = 4;
 
-/// Columns of the situations' names, and of each mark.
+/// Width of the situation names, and of each mark.
 const NAMES: u16 = 34;
 const MARK: u16 = 13;
-/// Columns of the names if there are four marks.
+/// Width of the names with four marks.
 const NARROW_NAMES: u16 = 22;
 
-/// Columns of a front: its members, and each objective.
+/// Width of a front's members, and of each objective.
 const MEMBERS: u16 = 32;
 const FIGURE: u16 = 22;
 
-/// The commands that print more.
+/// The commands that print details.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     /// Print all sections, not only the answer.
     pub full: bool,
-    /// The command that shows the run again: `iotrail report 12`; empty: the run is not stored.
+    /// The command that prints the run again: `iotrail report 12`; empty if the run is not stored.
     pub again: &'a str,
 }
 
@@ -56,19 +57,19 @@ pub fn of(out: &mut Screen, head: &Head) {
     }
 }
 
-/// The commands for details, after the answer.
+/// Prints the commands for details below the answer.
 pub fn more(out: &mut Screen, view: View<'_>) {
     if view.again.is_empty() {
         return;
     }
     out.blank();
-    // One complete command per line, so that it can be copied.
+    // One complete command per line, for copying.
     out.line(&format!("details: {} --full", view.again));
     out.line(&format!("page:    {} -o r.html", view.again));
 }
 
 fn situations(out: &mut Screen, table: &Situations) {
-    // One column fits the medians of both arms.
+    // A single column leaves space for both arms' medians.
     let levels = table.columns.len() <= 1;
     let mut columns = vec![Column::words("", if table.columns.len() > 3 { NARROW_NAMES } else { NAMES })];
     let names = if table.columns.is_empty() { vec![String::new()] } else { table.columns.clone() };

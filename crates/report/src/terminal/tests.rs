@@ -26,7 +26,7 @@ pub(super) fn narrow(text: &str) {
     }
 }
 
-/// Compares the first lines with `heads/NAME.txt`; IOTRAIL_GOLDEN=1 updates the file.
+/// Compares the first lines with `heads/NAME.txt`; IOTRAIL_GOLDEN=1 regenerates the file.
 #[track_caller]
 pub fn same_as_golden(name: &str, text: &str) {
     narrow(text);
@@ -38,7 +38,7 @@ pub fn same_as_golden(name: &str, text: &str) {
     assert_eq!(text, std::fs::read_to_string(&path).unwrap_or_default(), "{name}\n{text}");
 }
 
-/// Removes the codes for colour and bold type, and nothing else.
+/// Removes only the codes for colour and bold type.
 fn without_colours(text: &str) -> String {
     let mut parts = text.split("\x1b[");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -51,12 +51,12 @@ fn without_colours(text: &str) -> String {
 
 const FULL: View<'_> = View { full: true, again: "iotrail report 3" };
 
-/// The full screen of a run.
+/// A run's screen with `--full`.
 fn full(run: &RunRecord, style: Style) -> Screen {
     run::screen(run, &Head::of_run(run, true), FULL, style)
 }
 
-/// The screen of a run without `--full`.
+/// A run's screen without `--full`.
 fn first_lines(run: &RunRecord) -> String {
     run::screen(run, &Head::of_run(run, true), View { full: false, ..FULL }, PLAIN).to_string()
 }

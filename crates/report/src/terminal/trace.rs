@@ -32,7 +32,7 @@ use iotrail_schema::account::Role;
 use iotrail_schema::stored_trace::{StoredTrace, TraceState};
 use iotrail_schema::trace_record::{ContextRecord, RingRecord, TraceRecord};
 
-/// Number of rings that are shown in full, the busiest first.
+/// Maximum number of rings shown in full, busiest first.
 const RINGS: usize = 4;
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ pub fn screen(t: &TraceRecord, full: bool, style: Style) -> Screen {
     stored(t, View { full, again: "" }, style)
 }
 
-/// `view.again`: the command that prints the trace again; empty: the trace is not stored.
+/// `view.again`: the command that prints the trace again; empty if the trace is not stored.
 pub fn stored(t: &TraceRecord, view: View<'_>, style: Style) -> Screen {
     let answer = of_trace(t);
     if !view.full {
@@ -115,7 +115,7 @@ fn in_full(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
 
     let mut busiest: Vec<&RingRecord> = t.rings.iter().collect();
     busiest.sort_by_key(|r| (std::cmp::Reverse(r.completions), r.ring));
-    // A summary of one ring would hide its details in the same space.
+    // Summarising a single ring would take the same space but hide its details.
     let shown = if busiest.len() > RINGS + 1 { RINGS } else { busiest.len() };
     for r in &busiest[..shown] {
         o.blank();

@@ -16,12 +16,12 @@ use iotrail_schema::trace_record::CountIntervals;
 
 /// Maximum number of limits.
 const LIMITS: usize = 2;
-/// Number of delivery paths that are named.
+/// Maximum number of delivery paths named.
 const PATHS: usize = 4;
-/// Columns of the bar.
+/// Length of the bar.
 const BAR: usize = WIDTH - 13;
 
-/// The first lines, before all other results.
+/// Printed above all other results.
 pub fn of(out: &mut Screen, v: &Verdict) {
     answer(out, &v.answer);
     advice(out, v.advice.as_deref());
@@ -42,7 +42,7 @@ pub fn head(b: &mut Brief, v: &Verdict) {
     b.part("", Screen::blank);
 }
 
-/// Indent of the lines after the answer.
+/// Indentation below the answer.
 const SIGN: &str = "        ";
 /// Maximum number of lines of an answer and of its remedy on a full screen.
 const ANSWER: usize = 5;
@@ -58,14 +58,14 @@ fn advice(out: &mut Screen, text: Option<&str>) {
     }
 }
 
-/// The call sites of the answer.
+/// The answer's call sites.
 fn from(out: &mut Screen, v: &Verdict) {
     if !v.from.is_empty() {
         out.paragraph("  from  ", &callsites::text(&v.from));
     }
 }
 
-/// The first warning and the number of the others; `rest`: where they are printed.
+/// The first warning and the number of others; `rest`: the command or option that prints them.
 fn others(out: &mut Screen, v: &Verdict, rest: &str) {
     let first = v.others.iter().find(|f| f.warns());
     if let Some(first) = first {
@@ -102,7 +102,7 @@ pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
     ]
 }
 
-/// The parts of the mean latency, also as a bar.
+/// The parts of mean latency, also as a bar.
 pub fn time(b: &mut Brief, stages: Option<&StageRecord>, sampled: bool) {
     let Some(s) = parts_known(stages, sampled) else { return };
     let shares = |o: &mut Screen| o.field("time", &parts(s).map(|(sign, name, ns)| share(s, sign, name, ns)));
@@ -149,7 +149,7 @@ pub fn delivered(vehicles: &[DeliveryPathCount], intervals: &CountIntervals) -> 
     shares.iter().take(PATHS).map(one).chain(more).collect()
 }
 
-/// Empty if nothing is known.
+/// Empty if no count is known.
 pub fn per_io(p: &PerIo, intervals: &BTreeMap<String, [f64; 2]>) -> Vec<String> {
     const SHOWN: [Metric; 4] =
         [Metric::SyscallsPerIo, Metric::KicksPerIo, Metric::DeviceIrqsPerIo, Metric::ContextSwitchesPerIo];
@@ -157,7 +157,7 @@ pub fn per_io(p: &PerIo, intervals: &BTreeMap<String, [f64; 2]>) -> Vec<String> 
     if is_known { measured::counted(&SHOWN, p, intervals) } else { Vec::new() }
 }
 
-/// The limits that the answer does not contain already. All are at least named.
+/// The limits that the answer does not mention. Each is at least named.
 pub fn limits(b: &mut Brief, warnings: &[Warning], said: &str) {
     let all: Vec<&Warning> = warnings.iter().filter(|w| !said.contains(&w.text)).collect();
     if all.is_empty() {
@@ -170,7 +170,7 @@ pub fn limits(b: &mut Brief, warnings: &[Warning], said: &str) {
         .or(Turn::LimitNames, |o| some_limits(o, &all, 0, false));
 }
 
-/// The first `most` limits, and the names of the others.
+/// The first `most` limits, and the names of the rest.
 fn some_limits(out: &mut Screen, all: &[&Warning], most: usize, remedies: bool) {
     for (i, w) in all.iter().take(most).enumerate() {
         let end = if w.remedy.is_empty() || !remedies { String::new() } else { format!("; {}", w.remedy) };

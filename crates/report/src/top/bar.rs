@@ -1,4 +1,4 @@
-//! Shares of the delivery paths as a bar of letters.
+//! Delivery path shares as a bar of letters.
 
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::top_record::DeliveryPathShare;
@@ -24,8 +24,8 @@ pub fn letter(vehicle: DeliveryPath) -> char {
     }
 }
 
-/// The number of letters per delivery path, by the largest-remainder method; they sum to `width`. A share below one letter may
-/// have none.
+/// Letters per delivery path, by the largest-remainder method; they add up to `width`. A share below one letter may get
+/// none.
 pub fn letters(vehicles: &[DeliveryPathShare], width: usize) -> Vec<(DeliveryPath, usize)> {
     let exact = |v: &DeliveryPathShare| v.share * width as f64;
     let mut letters: Vec<(DeliveryPath, usize, f64)> =

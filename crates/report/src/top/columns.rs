@@ -1,4 +1,4 @@
-//! Rows, the content of each column, and the columns that fit.
+//! Rows, the content of each column, and which columns fit.
 
 use std::cmp::Ordering;
 
@@ -12,12 +12,12 @@ use iotrail_schema::top_record::{ProcessRates, Rates, RingRates, ThreadTime};
 pub struct Row<'a> {
     pub tgid: u32,
     pub comm: &'a str,
-    /// `None`: a process.
+    /// `None` for a process.
     pub ring: Option<u32>,
     pub rings: usize,
     pub rates: &'a Rates,
     pub sqpoll_cpu: Option<f64>,
-    /// A column of a process.
+    /// Thread time by state; set for processes only.
     pub threads: Option<&'a ThreadTime>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Row<'a> {
         Some(self.threads?.average(state))
     }
 
-    /// No activity in the interval.
+    /// Whether there was no activity in the interval.
     pub fn is_idle(&self) -> bool {
         self.rates.requests_per_s + self.rates.completions_per_s == 0.0
     }
@@ -87,10 +87,10 @@ impl Column {
         DeliveryPaths,
     ];
 
-    /// The columns for sorting: all except the delivery paths.
+    /// Columns for sorting: all except the delivery paths.
     pub const SORTABLE: &'static [Column] = Self::ALL.split_at(Self::ALL.len() - 1).0;
 
-    /// In order of importance: the first ones are shown on the narrowest terminal.
+    /// By priority: the narrowest terminal shows only the first ones.
     const BY_WEIGHT: [Column; 16] = [
         Process,
         Completions,
@@ -131,7 +131,7 @@ impl Column {
         }
     }
 
-    /// Its minimum width in columns of the terminal.
+    /// Minimum width.
     pub fn width(self) -> u16 {
         match self {
             Process => 16,
@@ -147,7 +147,7 @@ impl Column {
         !matches!(self, Process | DeliveryPaths)
     }
 
-    /// The text of a cell; empty for the delivery paths, which are drawn.
+    /// The text of a cell; empty for delivery paths, which are drawn as a bar.
     pub fn text(self, row: &Row<'_>) -> String {
         let r = row.rates;
         match self {
@@ -169,7 +169,7 @@ impl Column {
         }
     }
 
-    /// Sorts by larger number or earlier name; unknown is last.
+    /// Sorts by descending number or ascending name, with unknown values last.
     pub fn order(self, a: &Row<'_>, b: &Row<'_>) -> Ordering {
         let number = |row: &Row<'_>| -> Option<f64> {
             let r = row.rates;
@@ -199,7 +199,7 @@ impl Column {
     }
 }
 
-/// `fio (4711)`; a long name is cut, the PID is not.
+/// `fio (4711)`; cuts a long name but not the PID.
 fn process(comm: &str, tgid: u32, width: usize) -> String {
     let number = format!(" ({tgid})");
     let comm = sanitise(comm);
@@ -215,10 +215,10 @@ fn process(comm: &str, tgid: u32, width: usize) -> String {
     name + &number
 }
 
-/// Thread states are per process, not per ring.
+/// Columns that apply to processes, not to rings.
 pub const OF_PROCESSES: &[Column] = &[Running, Runnable];
 
-/// The columns that fit in `width`, from left to right, with their widths; `sort` has priority.
+/// The columns that fit into `width`, from left to right, with their widths; `sort` has priority.
 pub fn fit(width: u16, sort: Column, without: &[Column]) -> Vec<(Column, u16)> {
     let mut left = i32::from(width);
     let mut chosen = vec![];

@@ -1,4 +1,4 @@
-//! The screen on a terminal of any size: parts that do not fit are omitted, the rows last.
+//! Draws the screen on a terminal of any size; omits parts that do not fit, rows last.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Rect};
@@ -71,7 +71,7 @@ impl Screen {
         }
         let mut title = vec![Span::styled(text, Style::new().add_modifier(Modifier::BOLD))];
         if self.frozen {
-            // A cut line keeps this part.
+            // If the line is cut off, this part remains.
             title.insert(0, Span::styled(" FROZEN ", Style::new().add_modifier(Modifier::REVERSED)));
             title.insert(1, Span::raw(" "));
         }
@@ -106,7 +106,7 @@ impl Screen {
             Some(r) => lines::ring(r, terminal::Style::PLAIN).to_string(),
             None => format!("ring {ring} no longer exists"),
         };
-        // Scrolling ends when the last line is visible.
+        // Scrolling stops when the last line is visible.
         let most = (text.lines().count() as u16).saturating_sub(1);
         frame.render_widget(Paragraph::new(text).scroll((self.scroll.min(most), 0)), area);
     }
@@ -173,7 +173,7 @@ impl Screen {
         Line::from(bar::letters(vehicles, width.into()).into_iter().map(part).collect::<Vec<_>>())
     }
 
-    /// The legend of the letters, with the total shares.
+    /// The letters with their delivery paths and total shares.
     fn legend(&self, vehicles: &[DeliveryPathShare]) -> Line<'static> {
         let one = |v: &DeliveryPathShare| {
             [
@@ -184,7 +184,8 @@ impl Screen {
         Line::from(vehicles.iter().flat_map(one).collect::<Vec<_>>())
     }
 
-    /// Green: the thread entered the kernel for it; blue: a separate thread or poll; yellow: interrupted for it; red: late or unknown.
+    /// Green: the thread entered the kernel for it. Blue: a separate thread or poll. Yellow: the thread was
+    /// interrupted. Red: late or unknown.
     fn style(&self, vehicle: DeliveryPath) -> Style {
         let colour = match vehicle {
             DeliveryPath::Inline | DeliveryPath::Enter | DeliveryPath::SyscallExit => Color::Green,
@@ -216,7 +217,7 @@ fn take_bottom(area: &mut Rect, height: u16) -> Rect {
     Rect { y: area.y + area.height, height, ..*area }
 }
 
-/// Complete items, separated by ` · `.
+/// Items separated by ` · `, wrapped without splitting an item.
 fn wrapped(items: &[String], width: usize) -> Vec<Line<'static>> {
     let mut lines: Vec<String> = vec![];
     for item in items {

@@ -1,4 +1,4 @@
-//! `top` without a terminal, and the details of one ring: text of at most 80 columns.
+//! `top` without a terminal, and the details of a ring: text with at most 80 columns.
 
 use super::columns::{Column, OF_PROCESSES, Row, fit};
 use crate::terminal::layout;
@@ -9,7 +9,7 @@ use iotrail_base::words::{UNKNOWN, bytes, count, known_span, numbers, percent, p
 use iotrail_schema::measurement::Latency;
 use iotrail_schema::top_record::{DeliveryPathShare, OpcodeRates, ProcessRates, Rates, RingRates, TopRecord};
 
-/// One interval: the totals, then each active ring.
+/// An interval: the totals, then each active ring.
 pub fn block(t: &TopRecord, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;
@@ -37,7 +37,7 @@ fn clock(unix_s: u64) -> String {
     format!("{:02}:{:02}:{:02}Z", s / 3600, s / 60 % 60, s % 60)
 }
 
-/// The totals, in one or two lines.
+/// The totals, on one or two lines.
 pub(super) fn heading(t: &TopRecord) -> Vec<String> {
     let r = &t.total.rates;
     let mut items = vec![
@@ -61,7 +61,7 @@ pub(super) fn heading(t: &TopRecord) -> Vec<String> {
     items
 }
 
-/// The time of a process's threads by state.
+/// A process's thread time by state.
 pub(super) fn threads(p: &ProcessRates) -> Vec<String> {
     let Some(time) = &p.threads else { return Vec::new() };
     let mut items = vec![format!("{} ({}), {}", p.comm, p.tgid, plural(time.threads as usize, "thread"))];
@@ -81,7 +81,7 @@ fn line(out: &mut Screen, columns: &[(Column, u16)], text: impl Fn(Column) -> St
     out.line(&line);
 }
 
-/// Facts of a row without a column.
+/// Facts about a row that have no column.
 fn beside(row: &Row<'_>, columns: &[(Column, u16)]) -> Vec<String> {
     let there = |column| columns.iter().any(|(c, _)| *c == column);
     let mut items = shares(&row.rates.vehicles);
@@ -99,7 +99,7 @@ fn shares(vehicles: &[DeliveryPathShare]) -> Vec<String> {
     vehicles.iter().map(|v| format!("{} {}", v.vehicle, percent(v.share))).collect()
 }
 
-/// One ring: its properties, opcodes, delivery paths and stages.
+/// A ring's properties, opcodes, delivery paths and stages.
 pub(super) fn ring(r: &RingRates, style: Style) -> Screen {
     let mut out = Screen::new(style);
     let o = &mut out;

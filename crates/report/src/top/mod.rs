@@ -1,4 +1,4 @@
-//! The output of `top`: a screen that is redrawn, or lines.
+//! The output of `top`: a redrawn screen, or lines.
 //!
 //! | module | responsible for |
 //! |---|---|

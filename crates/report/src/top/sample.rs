@@ -1,4 +1,4 @@
-//! An interval for tests: a database that waits in system calls, and a program with an SQPOLL thread.
+//! A sample interval for tests: a database that waits in system calls, and a program with an SQPOLL thread.
 
 use iotrail_schema::account::{Reason, ThreadRow, ThreadState};
 use iotrail_schema::delivery_path::DeliveryPath;
@@ -7,7 +7,7 @@ use iotrail_schema::top_record::{
     DeliveryPathShare, OpcodeRates, ProcessRates, Rates, RingRates, SCHEMA, ThreadTime, TopRecord, TotalRates,
 };
 
-/// Shares from the number of completions of each.
+/// Shares computed from completion counts.
 pub fn shares(parts: &[(DeliveryPath, u64)]) -> Vec<DeliveryPathShare> {
     let all: u64 = parts.iter().map(|(_, n)| n).sum();
     let share = |&(vehicle, completions): &(DeliveryPath, u64)| DeliveryPathShare {

@@ -1,4 +1,4 @@
-//! The state of the view, and the keys that change it. Without side effects.
+//! The view's state, and the keys that change it. No side effects.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -19,23 +19,23 @@ pub struct Screen {
     /// The traced processes, in words.
     pub(super) subject: String,
     pub(super) colour: bool,
-    /// The terminal is limited to ASCII.
+    /// The terminal only supports ASCII.
     pub(super) ascii: bool,
-    /// The record on the screen.
+    /// The displayed record.
     pub(super) shown: Option<TopRecord>,
-    /// The latest record, if the screen shows another.
+    /// The latest record, if a different one is displayed.
     newest: Option<TopRecord>,
     pub(super) frozen: bool,
     pub(super) sort: Column,
     pub(super) reversed: bool,
-    /// Idle rows are shown too.
+    /// Whether idle rows are shown.
     pub(super) idle: bool,
     pub(super) help: bool,
-    /// The stack of opened pages, the last one is on the screen; never empty.
+    /// Stack of open pages, of which the last is displayed; never empty.
     pages: Vec<Page>,
-    /// ID of the selected ring or process; `None`: the first row.
+    /// ID of the selected ring or process; `None` for the first row.
     selected: Option<u32>,
-    /// First line of a ring's page.
+    /// First visible line of a ring's page.
     pub(super) scroll: u16,
 }
 
@@ -66,7 +66,7 @@ impl Screen {
         *self.pages.last().unwrap_or(&Page::Rings)
     }
 
-    /// Sorted for display.
+    /// In display order.
     pub(super) fn rows(&self) -> Vec<Row<'_>> {
         let Some(record) = &self.shown else { return vec![] };
         let mut rows: Vec<Row<'_>> = match self.page() {
@@ -87,7 +87,7 @@ impl Screen {
         rows.iter().position(|row| Some(number(row)) == self.selected).unwrap_or(0)
     }
 
-    /// The selected process, or the process of the rings on the screen.
+    /// The selected process, or the process whose rings are displayed.
     pub(super) fn process(&self) -> Option<&ProcessRates> {
         let tgid = match self.page() {
             Page::RingsOf(tgid) => tgid,
@@ -105,7 +105,7 @@ impl Screen {
         self.shown.as_ref()?.rings.iter().find(|r| r.ring == ring)
     }
 
-    /// `false`: quit.
+    /// Returns `false` to quit.
     pub fn key(&mut self, key: KeyEvent) -> bool {
         if key.kind == KeyEventKind::Release {
             return true;

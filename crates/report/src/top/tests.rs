@@ -20,7 +20,7 @@ fn press(screen: &mut Screen, keys: &[KeyCode]) {
     }
 }
 
-/// Lines of the screen without trailing spaces.
+/// Lines of the screen, without trailing spaces.
 fn drawn(screen: &Screen, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| screen.draw(frame)).unwrap();
@@ -140,7 +140,7 @@ fn a_ring_page_opens_and_closes() {
     press(&mut screen, &[KeyCode::Esc, KeyCode::Down]);
     let rows = screen.rows();
     assert_eq!(rows[screen.place(&rows)].ring, Some(2));
-    // The rings of a process, opened from the list of processes.
+    // Opens the rings of a process from the process list.
     press(&mut screen, &[KeyCode::Char('p')]);
     let processes =
         |screen: &Screen| drawn(screen, 80, 24).iter().any(|line| line.contains("RNGS") && line.contains("RUN"));
@@ -153,7 +153,7 @@ fn a_ring_page_opens_and_closes() {
     press(&mut screen, &[KeyCode::Enter]);
     let text = drawn(&screen, 80, 24).join("\n");
     assert!(text.contains("SQPOLL       25 % of a CPU") && !text.contains('\x1b'), "{text}");
-    // The ring disappears while its page is open.
+    // The ring vanishes while its page is open.
     let mut next = record();
     next.rings.clear();
     screen.take(next);

@@ -158,7 +158,7 @@ pub fn families(r: &MetricsRecord) -> Vec<Family> {
     all
 }
 
-/// Connections to this endpoint, by outcome.
+/// Connections to this endpoint by outcome.
 pub fn scrapes(answered: Answered) -> Family {
     let scrapes = [("served", answered.served), ("refused", answered.refused), ("dropped", answered.dropped)];
     let samples = scrapes.map(|(outcome, n)| (with(vec![], "outcome", outcome), Value::Count(n))).into();
@@ -171,7 +171,7 @@ fn with(mut labels: Labels, name: &'static str, value: &str) -> Labels {
     labels
 }
 
-/// A ring or context with its own series, or the sum of the others.
+/// A ring or context with series of its own, or the sum of the remaining ones.
 struct LabelledRing {
     ring: String,
     interface: &'static str,
@@ -213,7 +213,7 @@ impl LabelledRing {
     }
 }
 
-/// The first rings keep their series when further rings appear, even after they are closed.
+/// The first rings keep their series when more rings appear, even after they are closed.
 fn rings(rings: &[RingMetrics]) -> Vec<LabelledRing> {
     let told = |ring: String, interface, tgid, comm| LabelledRing {
         ring,

@@ -58,14 +58,14 @@ impl Format {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answered {
     pub served: u64,
-    /// Not a valid scrape, or before the first data.
+    /// Invalid requests, and requests before the first data.
     pub refused: u64,
-    /// Too slow, or too many connections.
+    /// Clients that were too slow, and connections above the limit.
     pub dropped: u64,
 }
 
-/// Formats each scrape. Counts are read while programs update them, and one read can return a value above the
-/// next one (`Watch::look`). A counter never decreases here, since readers would take that for a restart.
+/// Formats each scrape. Programs update the counts while they are read, so one read can return a larger value than the
+/// next (`Watch::look`). Counters never decrease here, because readers would interpret that as a restart.
 #[derive(Debug, Default)]
 pub struct Exposition {
     told: HashMap<String, u64>,
@@ -125,7 +125,7 @@ impl Exposition {
         }
     }
 
-    /// A counter; `per`: number of counts per unit.
+    /// A counter; `per`: counts per unit.
     fn count(&mut self, out: &mut String, name: &str, labels: &Labels, more: &[(&str, &str)], n: u64, per: f64) {
         let series = format!("{name}{}", braces(labels, more));
         let n = match self.told.get_mut(&series) {
@@ -149,13 +149,13 @@ fn braces(labels: &Labels, more: &[(&str, &str)]) -> String {
     if all.is_empty() { String::new() } else { format!("{{{}}}", all.join(",")) }
 }
 
-/// Escapes the characters that a label's value must not contain.
+/// Escapes the characters that a label value must not contain.
 fn escaped(text: &str) -> String {
-    // A program's name must not control a terminal that shows the scrape.
+    // A program's name must not control the terminal on which a scrape is displayed.
     sanitise(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// With a decimal point, as OpenMetrics requires of bounds.
+/// With a decimal point, as OpenMetrics requires for bucket bounds.
 fn plain(x: f64) -> String {
     format!("{x:?}")
 }

@@ -1,4 +1,4 @@
-//! Parses the text as a scraper does.
+//! Parses the text like a scraper.
 
 use std::collections::BTreeMap;
 

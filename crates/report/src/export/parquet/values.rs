@@ -1,4 +1,4 @@
-//! The buffered values of a row group, by column as in Parquet.
+//! Buffered values of a row group, by Parquet column.
 
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -8,7 +8,7 @@ use crate::export::rows::Row;
 use crate::export::table::{Field, Kind};
 use iotrail_schema::run_record::value_text;
 
-/// Number of texts expanded from their runs at a time.
+/// Number of strings expanded from runs at a time.
 const TEXTS: usize = 1024;
 
 type Group<'a> = parquet::file::writer::SerializedRowGroupWriter<'a, std::fs::File>;
@@ -18,11 +18,11 @@ pub fn next<'a>(group: &'a mut Group<'_>) -> Done<Chunk<'a>> {
     group.next_column()?.ok_or_else(|| ParquetError::General("the schema has fewer columns".into()))
 }
 
-/// The known values of a column, and the rows that have one.
+/// The known values of a column, and the rows that have a value.
 pub enum Values {
     Integers(Vec<i64>, Vec<i16>),
     Numbers(Vec<f64>, Vec<i16>),
-    /// Run-length encoded, since most equal the previous one.
+    /// Run-length encoded, because most values repeat the previous one.
     Texts(Vec<(ByteArray, usize)>, Vec<i16>),
     Flags(Vec<bool>, Vec<i16>),
 }
@@ -92,9 +92,9 @@ fn push<T>(values: &mut Vec<T>, value: T) -> bool {
 pub struct Params {
     keys: Vec<ByteArray>,
     values: Vec<ByteArray>,
-    /// 1: an entry; 0: the row has none.
+    /// Definition level: 1 for an entry, 0 for a row without entries.
     there: Vec<i16>,
-    /// 0: the row's first; 1: a further one.
+    /// Repetition level: 0 for the row's first entry, 1 for further entries.
     further: Vec<i16>,
 }
 

@@ -40,21 +40,21 @@ pub struct Written {
     pub ios: u64,
     pub slices: u64,
     pub without_spans: u64,
-    /// Lanes are counted separately.
+    /// Lanes count separately.
     pub tracks: u64,
 }
 
-/// Packets have one producer and are independent of each other.
+/// All packets come from one producer and are independent of each other.
 const SEQUENCE: u32 = 1;
-/// SEQ_INCREMENTAL_STATE_CLEARED: no interned state before this packet.
+/// SEQ_INCREMENTAL_STATE_CLEARED: no earlier interned state.
 const CLEARED: u32 = 1;
-/// Tag of field 1 of `Trace`, length-delimited, before each packet.
+/// Tag of `Trace`'s field 1 (length-delimited), which precedes each packet.
 const PACKET_KEY: u8 = 0x0a;
 
 pub struct Exporter<'a, W: Write> {
     out: W,
     end: Option<&'a End>,
-    /// Groups of lanes by parent: a process, thread or ring.
+    /// Lane groups by parent: a process, thread or ring.
     places: HashMap<Place, u64>,
     lanes: HashMap<(Place, &'static str), Vec<Lane>>,
     multishot: Multishot,
@@ -80,7 +80,7 @@ struct Lane {
 }
 
 impl<'a, W: Write> Exporter<'a, W> {
-    /// `end` has the names of rings and processes, if known.
+    /// `end` contains the names of rings and processes, if known.
     pub fn new(out: W, header: &'a Header, end: Option<&'a End>) -> Self {
         Self {
             out,
@@ -199,7 +199,7 @@ impl<'a, W: Write> Exporter<'a, W> {
         })
     }
 
-    /// The most recently used lane of the group that is free at the span's start.
+    /// The most recently used lane of the group that is free when the span starts.
     fn lane(&mut self, place: Place, group: &'static str, span: &Span) -> io::Result<u64> {
         let lanes = self.lanes.entry((place, group)).or_default();
         let free = lanes.iter_mut().filter(|l| l.free_from_ns <= span.begin.ns).max_by_key(|l| l.free_from_ns);
@@ -217,7 +217,7 @@ impl<'a, W: Write> Exporter<'a, W> {
         Ok(uuid)
     }
 
-    /// The track of a parent, described at its first use.
+    /// The parent's track; writes its description at first use.
     fn place(&mut self, place: Place) -> io::Result<u64> {
         if let Some(&uuid) = self.places.get(&place) {
             return Ok(uuid);
@@ -288,7 +288,7 @@ impl<'a, W: Write> Exporter<'a, W> {
     }
 }
 
-/// The parent and the name of a span's lanes.
+/// The parent and the name for a span's lanes.
 fn place(t: &RequestTrace, span: &Span) -> (Place, &'static str) {
     let (tgid, tid) = (t.tgid, t.tid);
     let ring = Place::Ring { tgid, ring: t.ring };
@@ -318,7 +318,7 @@ fn name(t: &RequestTrace, span: &Span) -> String {
     }
 }
 
-/// `first`: for the first span; `file`: the name of its file.
+/// `first`: whether this is the I/O's first span, with its file name if known.
 fn annotations(t: &RequestTrace, span: &Span, io: u64, first: Option<Option<String>>) -> Vec<DebugAnnotation> {
     let mut all = Vec::new();
     let named = |name: &str| DebugAnnotation { name: Some(name.into()), ..DebugAnnotation::default() };

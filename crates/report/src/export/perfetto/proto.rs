@@ -1,10 +1,10 @@
 //! The subset of Perfetto's trace format that iotrail writes, with the field numbers of
-//! protos/perfetto/trace/perfetto_trace.proto. The crate with all of them (perfetto_protos) takes over five minutes of
-//! CPU time to build and downloads a protobuf compiler.
+//! protos/perfetto/trace/perfetto_trace.proto. The complete crate (perfetto_protos) needs over five minutes of CPU time
+//! to build and downloads a protobuf compiler.
 
 use prost::Message;
 
-/// CLOCK_REALTIME and CLOCK_MONOTONIC by their numbers in `BuiltinClock`.
+/// `BuiltinClock` numbers of CLOCK_REALTIME and CLOCK_MONOTONIC.
 pub const REALTIME: u32 = 1;
 pub const MONOTONIC: u32 = 3;
 

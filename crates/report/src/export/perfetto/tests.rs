@@ -22,7 +22,7 @@ fn header() -> Header {
     }
 }
 
-/// Overlapping reads: depth 4, every seventh punted, some stages missing, in the order of posting.
+/// Overlapping reads at depth 4, every seventh punted, some without all stages, in posting order.
 fn source() -> Vec<RequestTrace> {
     let mut all: Vec<RequestTrace> = (0..400u64)
         .map(|i| {
@@ -69,7 +69,8 @@ struct Slice {
     flow: u64,
 }
 
-/// Slices as Perfetto builds them: by time, equal times in file order; an end closes the last open slice of its track.
+/// Slices as Perfetto builds them: by time, ties in file order; an end closes the most recently opened slice of its
+/// track.
 fn slices(trace: &Trace) -> Vec<Slice> {
     let mut events: Vec<_> =
         trace.packet.iter().filter_map(|p| Some((p.timestamp?, p.track_event.as_ref()?))).collect();
@@ -107,7 +108,7 @@ fn slices_are_stages_and_flows_are_ios() {
     assert_eq!((slices.len(), written.slices), (spans, spans as u64));
     let flows: BTreeSet<u64> = slices.iter().map(|s| s.flow).collect();
     assert_eq!((flows.len(), written.ios, written.without_spans), (trails.len(), trails.len() as u64, 0));
-    // Each flow covers submission to posting without a gap.
+    // Each flow covers submission to posting without gaps.
     for (i, t) in trails.iter().enumerate() {
         let mut own: Vec<_> = slices.iter().filter(|s| s.flow == i as u64 + 1).collect();
         own.sort_by_key(|s| (s.begin, s.end));

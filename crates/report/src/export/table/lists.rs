@@ -2,7 +2,7 @@
 
 use super::{Column, INDEX, RowSubject, Table, integer, number, text};
 
-/// Latency histogram; a bucket includes both of its bounds.
+/// Latency histogram; bucket bounds are inclusive.
 pub const BUCKET: &[Column] = &[integer("from_ns", ""), integer("to_ns", ""), integer("ios", "")];
 
 const fn list(name: &'static str, at: &'static str, columns: &'static [Column]) -> Table {

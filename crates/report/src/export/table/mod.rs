@@ -1,5 +1,5 @@
-//! A run as tables: one row per measurement, and one row per item of a measurement's lists. Columns are independent
-//! of the run, so that tables of many runs and hosts can be merged; CSV and Parquet have the same tables.
+//! A run as tables: one table with a row per measurement, and one table per list with a row per item. Columns do not
+//! depend on the run, so tables of many runs and hosts can be merged. CSV and Parquet have the same tables.
 
 mod columns;
 mod lists;
@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use super::rows::Row;
 
-/// Units are in the names.
+/// The name includes the unit.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
     pub name: &'static str,
     pub kind: Kind,
-    /// JSON pointer, relative to the object of the row.
+    /// JSON pointer, relative to the row's object.
     at: &'static str,
 }
 
@@ -24,7 +24,7 @@ pub struct Column {
 pub enum Kind {
     Integer,
     Number,
-    /// Comma-separated items of a list.
+    /// A list's items, separated by commas.
     Text,
     Flag,
 }
@@ -76,12 +76,12 @@ pub const MEASUREMENTS: &Table =
 
 pub const HISTOGRAM: &Table = &Table { name: "histogram", columns: lists::BUCKET, of: RowSubject::Bucket };
 
-/// All tables, the measurements first.
+/// All tables, measurements first.
 pub fn all() -> impl Iterator<Item = &'static Table> {
     [MEASUREMENTS, HISTOGRAM].into_iter().chain(lists::LISTS)
 }
 
-/// The first columns of all tables, which identify the row.
+/// The first columns of every table, which identify the row.
 pub const IDENTITY: &[Column] = &[
     text("hostname", ""),
     integer("run_number", ""),
@@ -91,7 +91,7 @@ pub const IDENTITY: &[Column] = &[
     integer("repeat", ""),
 ];
 
-/// Number of fields of [`IDENTITY`].
+/// The fields of [`IDENTITY`].
 pub fn identity(row: &Row<'_>) -> [Field; 6] {
     let run = row.run;
     [
@@ -105,8 +105,8 @@ pub fn identity(row: &Row<'_>) -> [Field; 6] {
 }
 
 impl Table {
-    /// The rows of one measurement in JSON (`iotrail.measurement/1`), one by one. The histogram
-    /// table has no rows without a histogram.
+    /// The rows of a measurement's JSON (`iotrail.measurement/1`), one at a time. The histogram table has no rows
+    /// without a histogram.
     pub fn rows<E>(
         &self,
         measurement: &Value,
@@ -134,10 +134,10 @@ impl Table {
     }
 }
 
-/// Instead of a pointer: the item's index in its list, from 0.
+/// Placeholder for the item's 0-based index in its list.
 const INDEX: &str = "#";
 
-/// Options of a load that also apply to a program.
+/// Load options that also apply to a program.
 const OF_PROGRAM: [&str; 8] = [
     "/load/engine",
     "/load/ring/requested",
@@ -172,7 +172,7 @@ impl Field {
     }
 }
 
-/// Tables support integers up to 2⁶³; iotrail's values are far below.
+/// Tables support integers up to 2⁶³; iotrail's values are far smaller.
 fn whole(n: Option<u64>) -> Field {
     n.and_then(|n| i64::try_from(n).ok()).map_or(Field::Unknown, Field::Integer)
 }

@@ -1,4 +1,4 @@
-//! Each figure of a measurement has a column.
+//! Each field of a measurement has a column.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use iotrail_schema::measurement::{DeliveredBy, Delivery, LoadRecord, Measurement
 use iotrail_schema::program_record::ProgramRecord;
 use iotrail_testing::sample;
 
-/// A measurement with all parts, storage and network.
+/// A measurement with all optional parts, for storage and network.
 pub fn full() -> Measurement {
     let mut m = sample::measurement();
     sample::echo(&mut m, 500, 10, 0.5);
@@ -16,7 +16,7 @@ pub fn full() -> Measurement {
     m
 }
 
-/// Pointers to all values except objects and lists of objects.
+/// JSON pointers to all values except objects and lists of objects.
 fn leaves(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(name, v)| leaves(v, &format!("{at}/{name}"), found)),
@@ -38,7 +38,7 @@ fn each_figure_has_a_column() {
             .any(|c| at == c.at || at.starts_with(&format!("{}/", c.at)) || c.at.starts_with(&format!("{at}/")))
             || lists.iter().any(|list| at == *list || list.starts_with(&format!("{at}/")))
             || at == "/host/hostname"
-            // A load measures all latencies, so that its mean is not an estimate.
+            // Loads measure all latencies, so their mean is exact.
             || at == "/latency_ns/mean_ci95"
     };
     let untold: Vec<&String> = found.iter().filter(|at| !told(at)).collect();
@@ -55,7 +55,7 @@ fn counts_per_io_have_the_names_of_their_figures() {
 
 #[test]
 fn each_column_has_a_source() {
-    // The sample omits one object, whose fields another test checks.
+    // The sample lacks one object, whose fields another test checks.
     let json = serde_json::to_value(full()).unwrap();
     let parent_is_known = |at: &str| {
         let parent = &at[..at.rfind('/').unwrap_or(0)];

@@ -1,19 +1,19 @@
-//! A heat map: one row per name, one field per column. Colour is by series, stronger for ratios farther from 1. Fields show the ratio
-//! if they are wide enough.
+//! A heat map with one row per name and one field per column. Series determine the colour; ratios farther from 1 are
+//! stronger. Fields that are wide enough show the ratio.
 
 use super::markup::{Markup, Percent};
 use crate::html::figure::{Figure, Panel};
 use iotrail_base::words::three_digits;
 
-/// Up to this many columns, a field is wide enough for a number and a column heading for that many letters.
+/// Up to this number of columns, fields are wide enough for numbers, and headings may have this many letters.
 const WITH_NUMBERS: usize = 12;
 const WITH_NAMES: usize = 6;
 const LETTERS: usize = 15;
 
-/// Opacity of the weakest and of the strongest field.
+/// Opacity of the weakest and the strongest field.
 const WEAKEST: f64 = 0.18;
 const STRONGEST: f64 = 0.6;
-/// Factors this large or larger have full strength; with a limit of 10, differences of a few percent would look alike.
+/// Factors of at least this size get full strength. With a limit of 10, differences of a few percent would look alike.
 const MOST: f64 = 2.0;
 
 pub fn draw(out: &mut Markup, figure: &Figure, panel: &Panel) {

@@ -1,4 +1,4 @@
-//! One line per name: the name, its marks on a shared axis, and a word for their result.
+//! One line per name: the name, its marks on a shared axis, and the result in words.
 
 use super::markup::{Markup, Percent};
 use super::{Extent, Scale, extent, known, text};
@@ -51,7 +51,7 @@ fn scale(figure: &Figure, panel: &Panel, alike: &[&Panel]) -> Scale {
         let most = alike.iter().flat_map(|p| (0..p.lines.len()).map(move |at| sum(figure, p, at))).fold(0.0, f64::max);
         return Scale::from_0(most, panel.x.unit);
     }
-    // Scales are per metric.
+    // Each metric has its own scale.
     let alike = if panel.kind == Kind::Ratios { &[panel][..] } else { alike };
     let marks = extent(figure, alike, |p| vec![p.x_column, p.lo_column, p.hi_column]);
     let middles = Extent::of(alike.iter().flat_map(|p| p.lines.iter().flat_map(|l| l.across.clone())));
@@ -125,7 +125,7 @@ fn bar(out: &mut Markup, figure: &Figure, panel: &Panel, scale: &Scale, marks: &
 /// Smaller parts appear only in the table.
 const SHOWN: f64 = 0.005;
 
-/// The name and the size of each part below its bar, with its colour.
+/// Name, size and colour of each part, below its bar.
 fn parts(out: &mut Markup, figure: &Figure, panel: &Panel, marks: &[Mark]) {
     let of = |series: usize| {
         let here = marks.iter().filter(|m| m.series == series);

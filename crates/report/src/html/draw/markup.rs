@@ -1,4 +1,4 @@
-//! Writes the elements of a page in order; escapes all text.
+//! Writes page elements in order, and escapes all text.
 
 use std::fmt::{Display, Write as _};
 
@@ -19,7 +19,7 @@ impl Markup {
         self.put(format_args!("</{name}>"));
     }
 
-    /// An empty element.
+    /// An element without content.
     pub fn empty(&mut self, name: &'static str, attributes: Attributes<'_>) {
         self.begin(name, attributes);
         self.out.push_str("/>");
@@ -49,14 +49,14 @@ impl Markup {
     }
 }
 
-/// Escapes as [`escape`] does; XML needs the same.
+/// Same as [`escape`]; XML needs the same escaping.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     escape(text, &mut out);
     out
 }
 
-/// The result cannot end an element or an attribute, or change the direction of the text after it.
+/// The result cannot end an element or attribute, or change the direction of subsequent text.
 fn escape(text: &str, out: &mut String) {
     for c in text.chars() {
         match c {

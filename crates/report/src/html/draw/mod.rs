@@ -1,5 +1,6 @@
-//! Figures → markup: SVG in a frame of HTML, drawn when the page is written. Positions along an axis are in percent, so that a chart
-//! fills the available width and its text keeps the page's size. The style sheet has the colours.
+//! Turns figures into SVG inside an HTML frame, at the time the page is written. Positions along an axis are
+//! percentages, so a chart fills the available width while its text keeps the page's size. The style sheet defines the
+//! colours.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -27,7 +28,7 @@ pub struct Drawn {
     pub markup: String,
 }
 
-/// Panels of one kind and one column share one scale.
+/// Panels of one kind in one column share a scale.
 pub fn figure(figure: &Figure) -> Vec<Drawn> {
     let draw = |panel: &Panel| {
         let alike = |p: &&Panel| (p.kind, p.x_column, p.y_column) == (panel.kind, panel.x_column, panel.y_column);

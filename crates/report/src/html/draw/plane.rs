@@ -1,23 +1,24 @@
-//! Two numeric axes: latency curves and points. More than two series have one small chart each, so that none
-//! hides another; the first series' curve is repeated behind the others for comparison. A course shows all its levels in one chart.
+//! Charts with two numeric axes: latency curves and points. More than two series get one small chart each, so that none
+//! hides another; each chart repeats the first series' curve in the background for comparison. A course shows all its
+//! levels in one chart.
 
 use super::markup::{Markup, Percent};
 use super::{Scale, extent};
 use crate::html::figure::{Figure, Panel, Series};
 
-/// Pixels.
+/// Height in pixels.
 const HIGH: f64 = 210.0;
 const SMALL: f64 = 110.0;
-/// Charts of points are wide.
+/// Height of charts of points, which are wide.
 const FLAT: f64 = 70.0;
 
 /// A point of a curve: x in percent, y in pixels, and its row.
 type Point = (f64, f64, usize);
 
-/// A series in the coordinates of its chart.
+/// A series in its chart's coordinates.
 type Curve<'a> = (&'a Series, Vec<Point>);
 
-/// Tick labels: the share of slower I/Os and its quantile.
+/// Tick labels: the share of slower I/Os, and the corresponding quantile.
 const QUANTILES: [(f64, &str); 5] = [(1.0, "all"), (0.1, "p90"), (0.01, "p99"), (0.001, "p99.9"), (0.0001, "p99.99")];
 
 pub fn curves(out: &mut Markup, figure: &Figure, panel: &Panel, alike: &[&Panel]) {
@@ -90,7 +91,7 @@ pub fn points(out: &mut Markup, figure: &Figure, panel: &Panel, alike: &[&Panel]
     caption(out, panel);
 }
 
-/// Each series is a level: its points, and a line at their geometric mean from the first to the last.
+/// Each series is a level: its points, and a horizontal line at their geometric mean.
 pub fn course(out: &mut Markup, figure: &Figure, panel: &Panel) {
     let x = Scale::new(&panel.x, extent(figure, &[panel], |p| vec![p.x_column]));
     let y = Scale::new(&panel.y, extent(figure, &[panel], |p| vec![p.y_column]));
@@ -115,7 +116,7 @@ pub fn course(out: &mut Markup, figure: &Figure, panel: &Panel) {
     caption(out, panel);
 }
 
-/// The rows of a series in which both numbers are known.
+/// The rows of a series with both numbers known.
 fn placed<'a>(
     figure: &'a Figure,
     panel: &'a Panel,
@@ -142,7 +143,7 @@ fn caption(out: &mut Markup, panel: &Panel) {
     out.text("span", &[("class", &"caption")], &format!("→ {} · ↑ {}", panel.x.title, panel.y.title));
 }
 
-/// A chart with its axes; `inside` draws in it, x in percent and y in pixels.
+/// A chart with its axes; `inside` draws its content, with x in percent and y in pixels.
 fn framed(
     out: &mut Markup,
     title: &str,
@@ -182,7 +183,7 @@ fn path(out: &mut Markup, class: &str, points: &[Point]) {
     out.empty("path", &[("class", &class), ("d", &d)]);
 }
 
-/// Selectable points: the crossings of a curve with its grid lines.
+/// Selectable points where a curve crosses its grid lines.
 fn spots(out: &mut Markup, class: &str, points: &[Point], y: &[(f64, String)]) {
     let class = format!("spot {class}");
     for (down, _) in y {
@@ -194,15 +195,15 @@ fn spots(out: &mut Markup, class: &str, points: &[Point], y: &[(f64, String)]) {
     }
 }
 
-/// Width that a label next to a curve needs, in percent.
+/// Width of a label next to a curve, in percent.
 const ROOM: f64 = 30.0;
 /// Half the height of a label, in pixels.
 const HALF: f64 = 9.0;
 
-/// Position of a curve's label, and whether the label ends or begins there.
+/// Position of a curve's label, and whether the label ends there instead of starting there.
 type Label = (f64, bool);
 
-/// The crossing of a segment with a height.
+/// Where a segment crosses a height.
 fn crossing(from: &Point, to: &Point, down: f64) -> Option<f64> {
     let ((x0, y0, _), (x1, y1, _)) = (from, to);
     (*y0 <= down && down <= *y1 && y1 > y0).then(|| x0 + (x1 - x0) * (down - y0) / (y1 - y0))
@@ -211,7 +212,8 @@ fn crossing(from: &Point, to: &Point, down: f64) -> Option<f64> {
 /// Labels two curves where they are farthest apart.
 fn labels(out: &mut Markup, two: [&Curve<'_>; 2], height: f64) {
     let at = |i: usize, down: f64| two[i].1.windows(2).find_map(|s| crossing(&s[0], &s[1], down));
-    // Curves fall: a label on the right must clear the curve at the label's top, one on the left the curve at its foot.
+    // Curves fall, so a label on the right must clear the curve at the label's top, and a label on the left at its
+    // bottom.
     let beside = |i: usize, down: f64| Some((at(i, down - HALF)?, at(i, down + HALF)?));
     let mut best: Option<(f64, f64, [Label; 2])> = None;
     for (step, left) in (2..20).flat_map(|step| [(step, 0), (step, 1)]) {

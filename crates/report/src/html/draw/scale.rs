@@ -1,4 +1,4 @@
-//! Numbers → positions along an axis, with ticks that are few, round and distinct.
+//! Maps numbers to positions along an axis, with few, round and distinct ticks.
 
 use super::super::figure::{Axis, Scale as Wanted, Unit};
 
@@ -17,7 +17,7 @@ pub struct Tick {
     /// In percent of the axis.
     pub at: f64,
     pub text: String,
-    /// Omitted on a narrow axis.
+    /// Omitted on narrow axes.
     pub is_spare: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct Tick {
 pub struct Extent {
     pub lo: f64,
     pub hi: f64,
-    /// Range of the positive ones.
+    /// The smallest positive number.
     pub least: f64,
 }
 
@@ -68,7 +68,7 @@ impl Scale {
         Self::linear(0.0, if hi > 0.0 { hi } else { 1.0 }, unit)
     }
 
-    /// With a margin at both ends; non-negative data has no axis below 0.
+    /// With a margin at both ends. The axis of non-negative data does not extend below 0.
     fn around(e: Extent, unit: Unit) -> Self {
         let (lo, hi) = if e.lo <= e.hi { (e.lo, e.hi) } else { (0.0, 1.0) };
         let room = 0.06 * if hi > lo { hi - lo } else { hi.abs().max(1e-9) };
@@ -79,7 +79,7 @@ impl Scale {
         Self::with(lo, hi, false, round(lo, hi), unit)
     }
 
-    /// Both are positive.
+    /// Both bounds must be positive.
     fn log(lo: f64, hi: f64, unit: Unit) -> Self {
         let (lo, hi) = if lo > 0.0 && lo < hi { (lo, hi) } else { (hi.max(1e-9) / 3.0, hi.max(1e-9) * 3.0) };
         const FINE: [&[f64]; 4] =
@@ -95,7 +95,7 @@ impl Scale {
         Self::with(lo, hi, true, ticks, unit)
     }
 
-    /// Around 1, which always has a tick: in percent if all numbers are near it, otherwise in factors.
+    /// Around 1, which always has a tick. In percent if all numbers are close to 1, otherwise in factors.
     pub fn ratios(e: Extent) -> Self {
         let (lo, hi) = (e.least.clamp(1e-3, 0.96) / 1.04, e.hi.clamp(1.04, 1e3) * 1.04);
         let ticks = match is_near_1(lo, hi) {
@@ -124,7 +124,7 @@ impl Scale {
             Unit::Ratio => ratio_text(t, in_factors, digits),
             _ => tick_text(t, unit, digits),
         };
-        // The fewest digits that keep the labels distinct.
+        // The fewest digits that keep labels distinct.
         let texts = |digits| all.iter().map(|t| text(*t, digits)).collect::<Vec<_>>();
         let differ = |texts: &Vec<String>| texts.windows(2).all(|two| two[0] != two[1]);
         let texts = (2..9).map(texts).find(differ).unwrap_or_else(|| texts(9));
@@ -150,11 +150,12 @@ impl Scale {
     }
 }
 
-/// Width of a label in percent of a narrow axis, and of a wide one.
+/// Width of a label in percent of a narrow and of a wide axis.
 const NARROW: f64 = 24.0;
 const WIDE: f64 = 7.0;
 
-/// Works outwards from one tick: marks the ticks that fit on a narrow axis and removes those that do not fit on a wide one.
+/// Working outwards from one tick, removes ticks that do not fit on a wide axis, and marks those that do not fit on a
+/// narrow one.
 fn spare(ticks: &mut Vec<Tick>, from: usize) {
     if ticks.is_empty() {
         return;
@@ -187,7 +188,7 @@ fn spare(ticks: &mut Vec<Tick>, from: usize) {
     ticks.retain(|_| !goes.next().unwrap_or(false));
 }
 
-/// Two or more equidistant round numbers in this range.
+/// At least two equidistant round numbers within this range.
 fn round(lo: f64, hi: f64) -> Vec<f64> {
     let raw = (hi - lo) / 4.0;
     let power = 10f64.powf(raw.log10().floor());
@@ -196,7 +197,7 @@ fn round(lo: f64, hi: f64) -> Vec<f64> {
     (first..).map(|i| i as f64 * step).take_while(|t| *t <= hi * (1.0 + 1e-9) + 1e-12).collect()
 }
 
-/// Ratios are printed in percent, not as factors.
+/// Whether ratios are printed in percent instead of factors.
 fn is_near_1(lo: f64, hi: f64) -> bool {
     lo > 0.4 && hi < 2.5
 }
@@ -230,7 +231,7 @@ fn tick_text(x: f64, unit: Unit, digits: usize) -> String {
     }
 }
 
-/// Rounds to that many significant digits, without trailing zeros.
+/// Rounds to this number of significant digits, without trailing zeros.
 fn significant(x: f64, digits: usize) -> String {
     let decimals = (digits as i32 - 1 - x.abs().log10().floor() as i32).max(0) as usize;
     let text = format!("{x:.decimals$}");

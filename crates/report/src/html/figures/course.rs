@@ -1,4 +1,4 @@
-//! All measurements in the order in which they ran, to show drift and outliers.
+//! All measurements in chronological order, to show drift and outliers.
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     for (side, source) in view.sides.iter().enumerate() {
         let first = view.cells.iter().position(|c| c.side == side).unwrap_or(0);
         let cells = &source.record.cells;
-        // The limit of drawn points is shared by all cells.
+        // All cells share the limit on drawn points.
         let drawn: Vec<(Option<f64>, Vec<Drawn>)> = cells
             .iter()
             .map(|c| {
@@ -83,13 +83,14 @@ impl Drawn {
     }
 }
 
-/// (index of the cell, repeat from 0). A run from a file has only start times in seconds: those are the order, within each block.
+/// Pairs of cell index and 0-based repeat. A run from a file has start times in seconds only, which determine the order
+/// within each block.
 fn in_order(run: &iotrail_schema::run_record::RunRecord, stored: Option<&[(u32, u32)]>) -> Vec<(usize, usize)> {
     if let Some(stored) = stored {
         let mut places = std::collections::HashMap::new();
         let mut repeats = vec![Vec::new(); run.cells.len()];
         places.extend(run.cells.iter().enumerate().map(|(i, c)| (c.cell, i)));
-        // A cell's measurements are sorted by repeat; repeats may be missing.
+        // A cell's measurements are sorted by repeat; some repeats may be missing.
         for (cell, repeat) in stored {
             if let Some(i) = places.get(cell) {
                 repeats[*i].push(*repeat);

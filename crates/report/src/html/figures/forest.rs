@@ -11,7 +11,7 @@ use iotrail_answer::unit;
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::Verdict;
 
-/// Its class and its name; a mark is hollow if disturbed measurements were counted.
+/// CSS classes of a verdict; the mark is hollow if disturbed measurements were included.
 pub fn look(verdict: Verdict, disturbed: bool) -> &'static str {
     match (verdict, disturbed) {
         (Verdict::Faster, false) => "good",
@@ -80,7 +80,7 @@ pub fn figure(forest: &Forest, unit: unit::Unit) -> Option<Figure> {
     sheet.figure(head, vec![(String::new(), vec![panel])]).map(|f| Figure { place: Place::First, ..f })
 }
 
-/// The middle one of several ratios.
+/// The median of several ratios.
 fn middle(ratios: &[f64]) -> Option<f64> {
     let mut sorted = ratios.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The share of the I/Os above each latency: the tail on a logarithmic axis, down to one in 10,000.
+//! The share of I/Os slower than each latency, with a logarithmic tail down to one in 10,000.
 
 use serde_json::json;
 
@@ -8,9 +8,9 @@ use crate::html::paths;
 use crate::html::view::{Facet, View};
 use iotrail_stats::quantile::quantile;
 
-/// Maximum number of points per curve; a curve has fewer pixels than that.
+/// Maximum number of points per curve, which has fewer pixels.
 const POINTS: u32 = 100;
-/// Decades of the tail: to p99.99.
+/// Decades of the tail, up to p99.99.
 const DECADES: f64 = 4.0;
 
 pub fn figure(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {

@@ -1,4 +1,4 @@
-//! One metric of all cells with its interval, one line per cell.
+//! One metric with its interval for all cells, one line per cell.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use iotrail_answer::figure;
 
 pub fn unit(metric: Metric) -> Unit {
     match metric.figure().map(|f| f.unit) {
-        // The unit of a program's own metric is unknown; a rate is printed as a plain number.
+        // The unit of a program's metric is unknown; a rate is printed as a plain number.
         None if matches!(metric, Metric::Own(_)) => Unit::PerSecond,
         None | Some(figure::Unit::Time) => Unit::Ns,
         Some(figure::Unit::Rate) => Unit::PerSecond,
@@ -19,7 +19,7 @@ pub fn unit(metric: Metric) -> Unit {
     }
 }
 
-/// The unit as the suffix of a column's name.
+/// The unit as a column name suffix.
 pub fn column(metric: Metric) -> String {
     let suffix = if unit(metric) == Unit::Ns { "_ns" } else { "" };
     format!("{metric}{suffix}")

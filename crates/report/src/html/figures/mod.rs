@@ -1,4 +1,4 @@
-//! The figures of a page, one file per kind. A figure exists only if its data was measured.
+//! The figures of a page, one file per kind. Figures without measured data are omitted.
 
 mod course;
 mod forest;
@@ -21,7 +21,7 @@ use iotrail_answer::compare::Metric;
 use iotrail_answer::summary::Forest;
 use iotrail_answer::table::Table;
 
-/// In the order of the page: the differences and the delivery paths, the values that changed with them, then the rest.
+/// In page order: differences and delivery paths, values that changed with them, then the rest.
 pub fn all(view: &View<'_>, forest: Option<&Forest>, against: Option<&Against<'_>>) -> Vec<Figure> {
     let all = &view.facets[..];
     let focus = view.focus(forest);
@@ -41,7 +41,7 @@ pub fn all(view: &View<'_>, forest: Option<&Forest>, against: Option<&Against<'_
     let distribution = latencies::figure(view, near);
     open.extend(distribution.map(|f| near_only(f, Place::Beside, "distribution", "Distribution of the latency")));
     open.extend(repeats::figure(view, &view.beside(&focus), metric).map(|f| Figure { place: Place::Open, ..f }));
-    // If the experiment is about order, its figure replaces the one of the mean I/O.
+    // In experiments about order, the order figure replaces the figure of the mean I/O.
     let is_of_order = view.sides.iter().all(|s| Table::of(s.record).each_run);
     let order = order::figure(view).map(|f| if is_of_order { Figure { place: Place::Open, ..f } } else { f });
     let course = parts::stages(view, near).filter(|_| !is_of_order);
@@ -64,7 +64,7 @@ pub fn all(view: &View<'_>, forest: Option<&Forest>, against: Option<&Against<'_
 }
 
 impl Figure {
-    /// A figure of the cells of the answer; its title names them.
+    /// Turns the figure into that of the answer's cells, which the title names.
     fn of_few(mut self, place: Place, id: &str, title: String) -> Self {
         self.panels.iter_mut().for_each(|p| p.title.clear());
         Self { place, id: id.into(), title, ..self }
@@ -79,12 +79,12 @@ struct Sheet {
 }
 
 impl Sheet {
-    /// `own`: the columns after those that identify the cell.
+    /// `own`: columns that follow those identifying the cell.
     fn new(view: &View<'_>, own: impl IntoIterator<Item = Column>) -> Self {
         Self { columns: view.columns().into_iter().chain(own).collect(), rows: Rows::default(), cells: Vec::new() }
     }
 
-    /// Index of the first column of its own.
+    /// Index of the figure's own first column.
     fn own(view: &View<'_>) -> usize {
         view.columns().len()
     }
@@ -120,7 +120,7 @@ struct Head<'a> {
     is_of_time: bool,
 }
 
-/// The lines of a facet that exist already, by cell.
+/// The panel's line of a cell, created if necessary, within a facet.
 fn line_of(facet: &Facet, view: &View<'_>, panel: &mut Panel, lines: &mut Vec<usize>, cell: usize) -> usize {
     if let Some(i) = lines.iter().position(|c| *c == cell) {
         return i;

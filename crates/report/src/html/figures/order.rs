@@ -1,4 +1,4 @@
-//! A network load, run by run: requests per second against the order of delivery, and against the server's idle time.
+//! Network runs: requests per second versus delivery order, and versus the server's idle time.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
             }
         }
         let [inverted, idle] = by;
-        // Without any inversion the chart would be empty; a sentence replaces it.
+        // Without inversions the chart would be empty, so a sentence replaces it.
         let panels = if any_inversion { vec![inverted, idle] } else { vec![idle] };
         lots.push((facet.title.clone(), panels));
     }

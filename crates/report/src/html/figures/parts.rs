@@ -17,24 +17,24 @@ use iotrail_stats::share::share;
 struct Part {
     /// Its name in the legend.
     name: String,
-    /// Additional information; parts of one name are adjacent.
+    /// Details; parts with the same name are adjacent.
     detail: String,
     value: f64,
-    /// The number behind the value: completions, interrupts or samples.
+    /// The count behind the value: completions, interrupts or samples.
     count: Option<u64>,
 }
 
 struct Parts<'a> {
     head: Head<'a>,
-    /// The names of a part and of its value, as columns and on the axis.
+    /// Names of a part and of its value, used for columns and the axis.
     part: &'a str,
     value: (&'a str, Unit),
     axis: String,
-    /// Names of the parts with classes of their own, in order; other parts share one class. Empty: the largest parts.
+    /// Names of parts with a class of their own, in order; all other parts share a class. If empty, the largest parts.
     names: Vec<String>,
 }
 
-/// Maximum number of parts with their own class.
+/// Maximum number of parts with a class of their own.
 const NAMED: usize = 9;
 const OTHERS: &str = "others";
 
@@ -254,7 +254,7 @@ pub fn ipis(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     })
 }
 
-/// Counts of all measurements by name and detail, divided by the I/Os of these measurements.
+/// Counts of all measurements by name and detail, divided by the I/Os of the same measurements.
 fn per_io<'m>(
     measurements: impl Iterator<Item = &'m Measurement>,
     of: impl Fn(&Measurement) -> Vec<(String, String, u64)>,

@@ -43,7 +43,7 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
         let of_metric: Vec<&Comparison> = comparisons.iter().filter(|c| c.metric == metric.name()).collect();
         let mut panels = Vec::new();
         for part in of_metric.chunks(TALLEST) {
-            // The axis names the parameters; each mark has only their values.
+            // The axis names the parameters, so marks show only values.
             let axes = view.axes.iter().filter(|a| part.iter().any(|c| c.at.contains_key(*a)));
             let axes: Vec<&str> = axes.map(String::as_str).collect();
             let (a, b) = (part[0].a.as_str(), if several { "each arm" } else { part[0].b.as_str() });
@@ -69,7 +69,7 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
                     json!(c.verdict.words()),
                     json!(c.reasons.join("; ")),
                 ]);
-                // A ratio of 0 or an unknown one has no position on a logarithmic axis.
+                // A ratio that is 0 or unknown has no position on a logarithmic axis.
                 if c.ratio.is_none_or(|r| r <= 0.0) {
                     continue;
                 }
@@ -92,7 +92,7 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
     sheet.figure(Head { id: "ratios", title: "What differs", reads, is_of_time: false }, lots)
 }
 
-/// The cell that was compared; for two runs, the cell of the second one.
+/// The compared cell; for two runs, the second run's cell.
 fn cell_of(view: &View<'_>, c: &Comparison, of_two: bool) -> Option<usize> {
     if of_two {
         return view.with_params(1, |r| c.at.iter().all(|(name, value)| r.params.get(name) == Some(value)));

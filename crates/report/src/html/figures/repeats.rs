@@ -1,4 +1,4 @@
-//! All measurements of a metric and the median of each cell, to show the spread within and between arms.
+//! All measurements of a metric with each cell's median, to show the spread within and between arms.
 
 use serde_json::json;
 
@@ -49,6 +49,6 @@ pub fn figure(view: &View<'_>, facets: &[Facet], metric: Metric) -> Option<Figur
         reads.push_str(&format!(" Not drawn: {not_drawn} with an unknown value or too few samples."));
     }
     let head = Head { id: "repeats", title: &title, reads: &reads, is_of_time: metric.is_of_time() };
-    // A single dot repeats the table of cells.
+    // A single dot would only repeat the cell table.
     sheet.figure(head, lots).filter(|f| f.rows.len() > 1)
 }

@@ -1,4 +1,4 @@
-//! A network load in 20 lines: the answer, then both sides without per-thread values and counts.
+//! A network load in 20 lines: the answer, then both sides, without per-thread values and counts.
 
 use serde_json::Map;
 
@@ -46,7 +46,7 @@ fn at_shortly(m: &Measurement, net: &NetRecord) -> Vec<String> {
     items
 }
 
-/// The CPU use of both sides.
+/// CPU usage of both sides.
 fn both_cpus(m: &Measurement, net: &NetRecord) -> Vec<String> {
     let share = |ns: u64| if m.elapsed_ns == 0 { UNKNOWN.into() } else { percent(ns as f64 / m.elapsed_ns as f64) };
     let mut items = Vec::new();

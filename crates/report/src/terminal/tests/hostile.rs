@@ -1,4 +1,5 @@
-//! Each string of each record, one at a time and all together, contains control sequences or text that imitates iotrail's output.
+//! Replaces every string of every record, one at a time and all at once, with control sequences or text that imitates
+//! iotrail's output.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,7 +43,7 @@ fn hostile<T: Serialize + DeserializeOwned>(record: &T) -> Vec<T> {
     hostile_at(record, |_| true)
 }
 
-/// The record with all strings replaced, and with `alone` also one string at a time. Strings with a fixed set of
+/// The record with all strings replaced, and one copy per string selected by `alone`. Strings from a fixed set of
 /// values are kept. Distinct strings stay distinct.
 fn hostile_at<T: Serialize + DeserializeOwned>(record: &T, alone: impl Fn(&str) -> bool) -> Vec<T> {
     let whole = serde_json::to_value(record).unwrap();
@@ -69,7 +70,7 @@ fn hostile_at<T: Serialize + DeserializeOwned>(record: &T, alone: impl Fn(&str) 
     made
 }
 
-/// In colours and without.
+/// With and without colours.
 fn tame(screen: impl Fn(Style) -> Screen) {
     let plain = screen(PLAIN).to_string();
     narrow(&plain);
@@ -127,7 +128,7 @@ fn hostile_text_in_a_run_and_its_comparisons_is_sanitised() {
             [true, false].into_iter().for_each(|full| tame(|style| across::screen(&of, &head, full, style)));
         }
     }
-    // The experiment defines the names of the parameters.
+    // Parameter names come from the experiment.
     let name = |params: &mut serde_json::Map<String, Value>| {
         *params = params
             .iter()
@@ -172,7 +173,7 @@ fn hostile_text_in_a_recording_is_sanitised() {
     show(&header, &worse, &end);
 }
 
-/// An entry can be without free text.
+/// An entry may contain no free text.
 fn hostile_or_same(entry: &Entry) -> Vec<Entry> {
     let mut places = Vec::new();
     let value = serde_json::to_value(entry).unwrap();

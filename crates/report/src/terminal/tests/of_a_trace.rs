@@ -10,7 +10,7 @@ use iotrail_schema::trace_record::{
 };
 use iotrail_testing::trace::{carried, clean, opcode, ring};
 
-/// Two rings, one with a spinning SQPOLL thread, and most parts of a screen.
+/// Two rings, one of them with a spinning SQPOLL thread, and most parts of a screen.
 pub fn busy() -> TraceRecord {
     let mut t = clean();
     t.subject = Subject::Command { argv: vec!["server".into(), "--port=80".into()], exit_status: None };
@@ -165,7 +165,7 @@ fn opcodes_with_unknown_short_results_are_named() {
     assert!(text.contains("0 short (unknown for recv, splice and vectored ones)\n"), "{text}");
 }
 
-/// A share needs as many completions as a median; otherwise the count is printed.
+/// A share needs as many completions as a median; with fewer, the count is printed.
 #[test]
 fn shares_of_few_requests_are_counts() {
     let mut t = clean();
@@ -226,12 +226,12 @@ fn a_sampled_mean_needs_its_interval() {
     narrow(&text);
     assert!(text.contains("latency      mean 110 µs (95 % CI 88.0 µs to 160 µs) · min"), "{text}");
     assert!(text.contains("mean total 110 µs (95 % CI 90.0 µs to 150 µs)"), "{text}");
-    // The other ring and the total have too few.
+    // The other ring and the total have too few completions.
     assert_eq!(text.matches(" sampled completions with all stages, which is too few\n").count(), 2, "{text}");
     t.total.latency_ns.mean_ci95 = None;
     let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("latency      mean – · min"), "{text}");
-    // Adaptive tracing of few requests traces all of them.
+    // Adaptive tracing traces all requests if there are few.
     (t.total.followed.adaptive, t.total.followed.sampled_from) = (true, Some(0));
     let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("latency      mean 110 µs · min") && !text.contains("too few"), "{text}");
@@ -299,7 +299,7 @@ fn a_switch_to_windows_is_printed_with_time_and_reason() {
     for full in [true, false] {
         let text = trace::screen(&t, full, PLAIN).to_string();
         narrow(&text);
-        // Counts of windows are extrapolated.
+        // Window counts are extrapolated.
         let unmarked = |line: &str| line.starts_with("delivered by ") && line.contains('%') && !line.contains('~');
         assert!(full || text.contains(" ~100 %") && !text.lines().any(unmarked), "{text}");
         assert!(!full || text.contains("counts and shares are estimates"), "{text}");
@@ -315,7 +315,7 @@ fn a_switch_to_windows_is_printed_with_time_and_reason() {
             assert!(text.replace("\n             ", " ").contains(part), "{part}: {text}");
         }
     }
-    // A wide interval and an unknown one.
+    // A wide interval, and an unknown one.
     for interval in [Some([0.1 * ios, 0.6 * ios]), None] {
         t.total.count_intervals.insert(path.clone(), interval);
         let text = trace::screen(&t, false, PLAIN).to_string();
@@ -391,7 +391,7 @@ fn contexts_are_listed_after_rings() {
     let head = "context 1    libaio · fio (1234) · 127 entries · there before · 4.00 k requests\n";
     assert!(text.contains(head), "{text}");
     assert!(text.contains("in all       1 ring · 1 aio context · 1 process\n"), "{text}");
-    // The totals and their heading include rings that are not listed.
+    // The totals and their heading include unlisted rings.
     let mut more = t.clone();
     more.total.more_processes = 1_500;
     more.others.push(OthersRecord {
@@ -409,7 +409,7 @@ fn contexts_are_listed_after_rings() {
     });
     let text = trace::screen(&more, true, PLAIN).to_string();
     assert!(text.contains("in all       989 rings · 1 aio context · 1501 processes\n"), "{text}");
-    // A single context has printed all totals.
+    // With a single context, its lines already show all totals.
     (t.rings, t.total.vehicles) = (vec![], of_aio.vehicles.clone());
     assert!(!trace::screen(&t, true, PLAIN).to_string().contains("in all"));
     t.contexts = (0..9).map(|context| ContextRecord { context, ..of_aio.clone() }).collect();

@@ -1,4 +1,4 @@
-//! The brief screens of `trace` and `bench`: at most 20 lines with any findings.
+//! The brief screens of `trace` and `bench` have at most 20 lines, whatever the findings.
 
 use super::*;
 use iotrail_answer::summary::measured::of_trace;
@@ -7,7 +7,7 @@ use iotrail_schema::measurement::{Latency, Warning};
 use iotrail_schema::trace_record::{ErrnoCount, Subject, TraceRecord};
 use iotrail_testing::trace::{carried, clean};
 
-/// Real findings, the longest first; the last two are notes.
+/// Real findings, longest first; the last two are notes.
 fn findings() -> Vec<Finding> {
     let warns = |code: &str, text: &str, remedy: &str| Finding::new(code, Severity::Warning, text.into(), remedy, &[]);
     let note = |code: &str, text: &str, remedy: &str| Finding::new(code, Severity::Note, text.into(), remedy, &[]);
@@ -83,7 +83,7 @@ fn fits(text: &str) {
     assert!(text.lines().count() <= 20, "{} lines\n{text}", text.lines().count());
 }
 
-/// A command and errors that need several lines.
+/// A command and errors that take several lines.
 fn wordy(t: &mut TraceRecord) {
     let argv = format!("fio --name=job --filename=/srv/data/{} --rw=randread --iodepth=16", "long/".repeat(30));
     t.subject = Subject::Command { argv: argv.split(' ').map(str::to_owned).collect(), exit_status: Some(1) };
@@ -125,7 +125,7 @@ fn a_trace_has_at_most_20_lines_with_any_findings() {
                     for w in &t.total.warnings {
                         assert!(said.contains(&w.text) || said.contains(&w.code), "{} in\n{text}", w.code);
                     }
-                    // Omitted parts are named, with the command that prints them.
+                    // The screen names omitted parts and the command that prints them.
                     for part in ["program", "time", "delivered by", "per I/O", "CPU"] {
                         let shown = text.lines().any(|l| l.starts_with(&format!("{part:13}")));
                         let named = said.split_once("left out (trace again with --full): ");

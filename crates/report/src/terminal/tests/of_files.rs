@@ -7,7 +7,7 @@ use iotrail_schema::measurement::Latency;
 use iotrail_schema::trace_record::{ErrnoCount, Estimate, FileRecord, FileRequests};
 use iotrail_testing::trace::clean;
 
-/// That many reads of 4 KiB and half as many writes, all traced.
+/// A file with `reads` reads of 4 KiB and half as many writes, all traced.
 pub fn file(kind: Kind, reads: u64) -> FileRecord {
     let exactly = |n: u64| Estimate { total: n as f64, ci95: [n as f64; 2] };
     let of = |n: u64| FileRequests { followed: n, requests: exactly(n), bytes: Some(exactly(4096 * n)) };

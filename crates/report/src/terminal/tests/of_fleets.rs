@@ -1,4 +1,4 @@
-//! The brief and the full screen of a fleet.
+//! A fleet's brief and full screens.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use iotrail_answer::fleet::{Brought, Gathered};
 use iotrail_schema::fleet_record::{self, FleetNode, NodeState};
 use iotrail_schema::run_record::{ARM, CellRecord};
 
-/// Six blocks of two arms in two situations; in the first situation the second arm is faster by the given factor.
+/// Six blocks of two arms in two situations; in the first situation the second arm is faster by `ratio`.
 fn run_of(number: i64, kernel: &str, ratio: f64) -> RunRecord {
     let mut cells = Vec::new();
     for depth in [1, 16] {

@@ -8,7 +8,7 @@ use iotrail_schema::run_record::{ARM, CellRecord};
 
 const REPEATS: usize = 6;
 
-/// One cell per combination of values and arms; `make` returns the figures of a repeat.
+/// One cell per combination of values and arms; `make` returns a repeat's metrics.
 fn made(
     axes: &[(&str, Vec<Value>)],
     arms: &[&str],

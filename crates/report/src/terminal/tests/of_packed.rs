@@ -1,4 +1,4 @@
-//! A run prints the same if its measurements are packed.
+//! A run with packed measurements prints the same output.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn stages(n: u64) -> StageRecord {
     StageRecord { runnable: Some(runnable.into()), ..trace::ring(0).stages.expect("of a followed ring") }
 }
 
-/// Counts the unpacked cells.
+/// Packs the measurements, and counts how often cells are unpacked.
 fn packed(whole: &RunRecord) -> (RunRecord, Arc<Unpacked>) {
     let mut r = whole.clone();
     let (mut packer, unpacked) = (Packer::default(), Arc::default());
@@ -96,9 +96,9 @@ fn packed_measurements_give_the_same_tables_and_pages() {
     }
 }
 
-/// Four cells are cached, and three sides are compared at a time.
+/// Four cells are cached, and at most three sides are compared at a time.
 const AT_ONCE: usize = 7;
-/// Maximum number of passes over the run for all output.
+/// Maximum number of passes over the run to produce all output.
 const PASSES: usize = 70;
 
 #[test]
@@ -122,7 +122,7 @@ fn few_cells_are_unpacked_at_a_time_and_rarely() {
     assert!(times <= PASSES * r.cells.len(), "{times} times for {} cells", r.cells.len());
 }
 
-/// One measurement of each kind; each list is non-empty in one of them.
+/// One measurement of each kind; every list is non-empty in at least one of them.
 fn every_kind() -> Vec<Measurement> {
     let mut followed = sample::measurement();
     sample::delivered(&mut followed, 7, 3);
@@ -160,7 +160,7 @@ fn every_kind() -> Vec<Measurement> {
 fn packing_is_lossless() {
     let all = every_kind();
     assert!(all[1].stages.as_ref().is_some_and(|s| s.completions > 0));
-    // The first measurement of a cell is not packed, so that each kind follows another.
+    // A cell's first measurement is not packed, so another kind precedes each of them.
     let mut packer = Packer::default();
     [&all[0]].into_iter().chain(&all).for_each(|m| packer.push(m.clone()));
     let packed = Measurements::from(packer.end(&Arc::default()).unwrap());

@@ -1,4 +1,4 @@
-//! The first lines of a program's runs with different settings.
+//! The first lines of runs of a program with different settings.
 
 use serde_json::json;
 
@@ -43,7 +43,7 @@ fn counted(vehicle: DeliveryPath, kicks: f64, calls: f64) -> Option<WatchedRun> 
     })
 }
 
-/// Arms with their median `tps`; none: not measured.
+/// Arms with their median `tps`; `None` for unmeasured arms.
 fn run_of(arms: &[(TriedArm, Option<f64>)]) -> RunRecord {
     let mut run = sample::run();
     (run.experiment, run.table, run.axes) = ("try".into(), "program".into(), vec![ARM.into()]);

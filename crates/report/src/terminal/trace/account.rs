@@ -1,4 +1,4 @@
-//! The accounts of threads and requests, and system calls.
+//! Thread and request accounting, and system calls.
 
 use crate::terminal::layout::{Column, Screen};
 use crate::terminal::spent::marked;
@@ -9,16 +9,16 @@ use iotrail_schema::account::{
     ThreadState,
 };
 
-/// Number of threads that are shown, the longest wall time first.
+/// Maximum number of threads shown, longest wall time first.
 const THREADS: usize = 8;
-/// Rows of a thread.
+/// Maximum number of rows per thread.
 const ROWS: usize = 6;
-/// Number of calls, the most frequent first; calls with errors are always listed.
+/// Maximum number of calls, most frequent first; calls with errors are always listed.
 const CALLS: usize = 8;
 
-/// Maximum number of rows of the requests' account on the first screen.
+/// Maximum number of request account rows on the first screen.
 const LARGEST: usize = 4;
-/// The smallest share of such a row.
+/// Minimum share of such a row.
 const LARGE: f64 = 0.02;
 
 pub fn account(o: &mut Screen, account: &Account) {
@@ -63,7 +63,7 @@ pub fn account(o: &mut Screen, account: &Account) {
     }
 }
 
-/// It costs nothing, so it is a note and not a finding.
+/// iowait costs nothing, so it is a note instead of a finding.
 fn iowait(of: &Iowait) -> Vec<String> {
     let mut items = vec![format!("{} blocked, idle time of the CPU and not load", span(of.ns as f64))];
     if of.enter_ns > 0 {
@@ -110,7 +110,7 @@ fn total(account: &RequestAccount) -> String {
     format!("mean {}, {from} → {to}", span(account.mean_ns()))
 }
 
-/// `~17 %`; of an interval too wide to print, `–`.
+/// `~17 %`, or `–` if the interval is too wide to print.
 fn share_of(row: &RequestRow, account: &RequestAccount) -> String {
     match account.is_narrow(row) {
         true => marked(share(row.ns, account.latency_sum_ns), row.exact),
@@ -122,7 +122,7 @@ fn share(ns: u64, of_ns: u64) -> f64 {
     ns as f64 / of_ns.max(1) as f64
 }
 
-/// The largest rows, in a line.
+/// The largest rows, on one line.
 pub fn requests_spent(account: &RequestAccount) -> Vec<String> {
     let large = |row: &&RequestRow| share(row.ns, account.latency_sum_ns) >= LARGE;
     let row = |row: &RequestRow| {

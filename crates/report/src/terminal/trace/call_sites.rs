@@ -1,4 +1,4 @@
-//! The call sites by activity, and the missing parts of the stacks.
+//! Call sites by activity, and gaps in the stacks.
 
 use super::super::layout::Screen;
 use iotrail_answer::callsites::{self, Concern, SiteValue};

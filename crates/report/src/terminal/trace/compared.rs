@@ -1,4 +1,4 @@
-//! Two traces compared.
+//! A comparison of two traces.
 
 use crate::terminal::layout::{Cell, Column, Screen, cut};
 use crate::terminal::style::{Hue, Style};
@@ -6,7 +6,7 @@ use iotrail_answer::trace_comparison::{FigureChange, FindingChange, TraceCompari
 use iotrail_answer::traced::label;
 use iotrail_base::words::{UNKNOWN, list, plural, span};
 
-/// Lines per part without `--full`.
+/// Maximum number of lines per part without `--full`.
 const FINDINGS: usize = 2;
 const TIME: usize = 3;
 const COUNTS: usize = 4;
@@ -43,7 +43,7 @@ pub fn screen(c: &TraceComparison, full: bool, again: &str, style: Style) -> Scr
     out
 }
 
-/// Number of omitted lines.
+/// Returns the number of omitted lines.
 fn table(
     o: &mut Screen,
     of: &str,
@@ -75,7 +75,7 @@ fn table(
     all.len().saturating_sub(most)
 }
 
-/// One line per opcode; the first line is the entire trace.
+/// The entire trace on the first line, then one line per opcode.
 fn latencies(o: &mut Screen, c: &TraceComparison, most: usize) -> usize {
     let mut scopes: Vec<&str> = Vec::new();
     c.latency.iter().for_each(|l| {

@@ -1,4 +1,4 @@
-//! Contexts of native AIO, and POSIX AIO.
+//! Native AIO contexts, and POSIX AIO.
 
 use super::opcodes::opcodes;
 use super::times::latency;
@@ -8,7 +8,7 @@ use iotrail_base::words::{count, plural};
 use iotrail_schema::measurement::Followed;
 use iotrail_schema::trace_record::{ContextRecord, CountIntervals};
 
-/// A context of native AIO, or a process's POSIX AIO.
+/// A native AIO context, or a process's POSIX AIO.
 pub fn context(o: &mut Screen, c: &ContextRecord, followed: &Followed) {
     let mut head = vec![c.interface.clone(), format!("{} ({})", c.comm, c.tgid)];
     head.extend(c.entries.map(|n| format!("{n} entries")));
@@ -24,7 +24,7 @@ pub fn context(o: &mut Screen, c: &ContextRecord, followed: &Followed) {
     o.field("latency", &latency(&c.latency_ns, followed));
 }
 
-/// The sum of the contexts that are not shown.
+/// The sum of contexts that are not shown.
 pub fn other_contexts(contexts: &[&ContextRecord]) -> Vec<String> {
     let sum = |f: fn(&ContextRecord) -> u64| contexts.iter().map(|c| f(c)).sum::<u64>();
     vec![

@@ -1,4 +1,4 @@
-//! The files of the traced requests.
+//! Files of the traced requests.
 
 use crate::terminal::layout::{Column, Screen};
 use iotrail_base::plain::sanitise;
@@ -6,10 +6,10 @@ use iotrail_base::words::{UNKNOWN, bytes, count, known_span, plural, span};
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{FileRecord, FileRequests, Total};
 
-/// Number of files that are listed.
+/// Maximum number of files listed.
 const FILES: usize = 8;
 
-/// The files of the traced requests, the busiest first.
+/// Files of the traced requests, busiest first.
 pub fn files(o: &mut Screen, total: &Total) {
     if total.files.is_empty() {
         return;
@@ -25,7 +25,7 @@ pub fn files(o: &mut Screen, total: &Total) {
         number("mean", 7),
         number("p99", 7),
     ];
-    // Requests that were not traced may have gone to it.
+    // Untraced requests may have used the file.
     let none = if total.followed.is_estimate() { UNKNOWN } else { "0" };
     let requests = |r: &Option<FileRequests>| r.map_or(none.into(), |r| count(r.requests.total.round()));
     let moved = |r: &Option<FileRequests>| {
@@ -43,7 +43,7 @@ pub fn files(o: &mut Screen, total: &Total) {
             known_span(f.latency_ns.p99),
         ]
     };
-    // A summary of one file would hide its details in the same space.
+    // Summarising a single file would take the same space but hide its details.
     let shown = if total.files.len() > FILES + 1 { FILES } else { total.files.len() };
     if !o.as_str().ends_with("\n\n") {
         o.blank();
@@ -69,10 +69,10 @@ pub fn files(o: &mut Screen, total: &Total) {
     o.blank();
 }
 
-/// Columns of a file's name.
+/// Width of a file name.
 const FILE_WIDTH: usize = 24;
 
-/// Keeps the end of a path, which identifies the file.
+/// Keeps the end of the path, which identifies the file.
 fn file_name(f: &FileRecord) -> String {
     let named = match (&f.path, f.descriptors.as_slice()) {
         (Some(path), _) => sanitise(path),
@@ -86,7 +86,7 @@ fn file_name(f: &FileRecord) -> String {
         return named + deleted;
     }
     let end: String = named.chars().skip(letters - (room - 1)).collect();
-    // Cut at a slash if that keeps most of the path.
+    // Cuts at a slash if that keeps most of the path.
     let from = end.find('/').filter(|at| *at < end.len() / 2).unwrap_or(0);
     format!("…{}{deleted}", &end[from..])
 }

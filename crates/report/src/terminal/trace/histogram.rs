@@ -1,4 +1,4 @@
-//! Latencies as text histograms, and the number of requests in flight.
+//! Text histograms of latencies, and the number of requests in flight.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use iotrail_base::words::{UNKNOWN, span};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::trace_record::{LatencyHistogram, TraceRecord};
 
-/// The groups of the histograms.
+/// How histograms are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HistogramBy {
     Opcode,
     Path,
 }
 
-/// Columns of the longest bar.
+/// Length of the longest bar.
 const BAR: usize = 40;
-/// The mean in flight and the allowed depth disagree below this share.
+/// Below this ratio, the mean in flight and the configured depth disagree.
 const FAR: f64 = 0.5;
 
 pub fn screen(t: &TraceRecord, by: HistogramBy, style: Style) -> Screen {
@@ -50,14 +50,14 @@ fn one(out: &mut Screen, name: &str, buckets: &BTreeMap<u64, u64>) {
     for at in powers(buckets.keys().copied()) {
         let n = buckets.get(&at).copied().unwrap_or(0);
         let stars = (n as f64 / most as f64 * BAR as f64).round() as usize;
-        // A count of 1 has a visible bar.
+        // Even a count of 1 gets a visible bar.
         let bar = "*".repeat(stars.max(usize::from(n > 0)));
         let range = format!("{:>9} -> {:<9}", span(at as f64), span(at.saturating_mul(2).max(1) as f64));
         out.line(&format!("{range:<23} : {n:<8} |{bar:<BAR$}|"));
     }
 }
 
-/// By Little's law: completions per second times the mean latency.
+/// By Little's law: completions per second times mean latency.
 fn in_flight(out: &mut Screen, t: &TraceRecord) {
     let Some(requests) = t.account.as_ref().and_then(|account| account.requests.as_ref()) else { return };
     let active = t.rings.iter().filter_map(|ring| ring.active_ns).max().unwrap_or(t.total.elapsed_ns);

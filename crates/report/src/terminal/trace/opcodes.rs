@@ -1,4 +1,4 @@
-//! Requests by their opcode.
+//! Requests by opcode.
 
 use crate::terminal::layout::{Column, Screen};
 use crate::terminal::measured::estimate;
@@ -9,7 +9,7 @@ use iotrail_schema::trace_record::{CountIntervals, OpcodeRecord};
 
 pub fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed, intervals: &CountIntervals) {
     let number = Column::number;
-    // A request that was not traced may have taken longer.
+    // An untraced request may have taken longer.
     let max = if followed.is_sample() { number("max seen", 8) } else { number("max", 7) };
     let columns = [
         Column::words("opcode", 15),
@@ -31,7 +31,7 @@ pub fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed, in
     let row = |op: &&OpcodeRecord| {
         let about =
             |text: String, n: u64, name: &str| estimate(text, n, &format!("opcodes.{}.{name}", op.opcode), intervals);
-        // Unseen errors are not extrapolated.
+        // Unobserved errors are not extrapolated.
         let least = if op.seen.is_some() && op.errors > 0 { "≥" } else { "" };
         let l: &Latency = &op.latency_ns;
         vec![
@@ -52,7 +52,7 @@ pub fn opcodes(o: &mut Screen, opcodes: &[OpcodeRecord], followed: &Followed, in
     }
 }
 
-/// If some succeeded without a completion, their bytes are unknown.
+/// The bytes of requests that succeeded without a completion are unknown.
 fn moved(op: &OpcodeRecord) -> String {
     match (op.bytes_unknown(), op.bytes) {
         (false, n) => bytes(n),
@@ -61,7 +61,7 @@ fn moved(op: &OpcodeRecord) -> String {
     }
 }
 
-/// Facts of an opcode without a column.
+/// Facts about an opcode that have no column.
 fn odd(op: &OpcodeRecord) -> Vec<String> {
     let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
     let mut items: Vec<String> = [
@@ -108,7 +108,7 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
     items
 }
 
-/// Number of requests handed to io-wq, if some were handed over more than once.
+/// Number of requests punted to io-wq, if some were punted more than once.
 fn punted_again(op: &OpcodeRecord) -> Option<u64> {
     let hand_overs = (op.punted_asked + op.punted_would_block + op.punted_drained) as f64;
     op.punted_requests.filter(|e| e.ci95[1] < hand_overs).map(|e| e.total.round() as u64)

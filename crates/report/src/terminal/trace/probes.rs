@@ -4,7 +4,7 @@ use crate::terminal::layout::{Column, Screen};
 use iotrail_base::words::{UNKNOWN, count, three_digits};
 use iotrail_schema::trace_record::{ProbeCost, Total};
 
-/// The cost of the probes, by BPF program.
+/// The cost of the probes, per BPF program.
 pub fn costs(o: &mut Screen, total: &Total) {
     let Some(costs) = &total.probe_costs else { return };
     let number = Column::number;

@@ -1,4 +1,4 @@
-//! The rings, and the sum of those that are not shown.
+//! The rings, and the sum of rings that are not shown.
 
 use super::opcodes::opcodes;
 use super::shares::{enter_batches, run_items};
@@ -47,7 +47,7 @@ pub fn ring(o: &mut Screen, t: &TraceRecord, r: &RingRecord) {
     o.field("SQPOLL", &sqpoll(r));
 }
 
-/// The forms of waiting in use, and the time that counts as iowait.
+/// How threads wait on the ring, and which waits count as iowait.
 fn enter_waits(r: &RingRecord) -> Vec<String> {
     let Some(w) = &r.enter_waits else { return Vec::new() };
     let forms = [
@@ -72,7 +72,7 @@ fn busy_poll(r: &RingRecord) -> Vec<String> {
     vec![most, "running for busy poll, in the threads' account".into()]
 }
 
-/// One group of provided buffers.
+/// A group of provided buffers.
 fn buffers(b: &BufferGroup) -> Vec<String> {
     let of = b.entries.map(|n| format!(" of a ring of {n}")).unwrap_or_default();
     let mut items = vec![format!("{} taken{of}", count(b.taken as f64))];
@@ -117,12 +117,12 @@ fn sqpoll(r: &RingRecord) -> Vec<String> {
     items
 }
 
-/// Time and number of completions in the queue; each quantile has two bounds.
+/// How long and how many completions stay in the queue; each quantile has a lower and an upper bound.
 fn reaping(reaping: Option<&Reaping>, cq_entries: u32, followed: &Followed) -> Vec<String> {
     let Some(r) = reaping else { return Vec::new() };
     let between = |name: &str, least: Option<u64>, most: Option<u64>| {
         let (least, most) = (least?, span(most? as f64));
-        // A completion that was never seen in the queue has no lower bound.
+        // A completion that was never observed in the queue has no lower bound.
         Some(if least <= 1 {
             format!("{name} at most {most}")
         } else {
@@ -150,7 +150,7 @@ fn reaping(reaping: Option<&Reaping>, cq_entries: u32, followed: &Followed) -> V
     items
 }
 
-/// The sum of the rings that are not shown.
+/// The sum of rings that are not shown.
 pub fn others(rings: &[&RingRecord]) -> Vec<String> {
     let sum = |f: fn(&RingRecord) -> u64| rings.iter().map(|r| f(r)).sum::<u64>();
     vec![
@@ -164,7 +164,7 @@ pub fn others(rings: &[&RingRecord]) -> Vec<String> {
     ]
 }
 
-/// Rings and contexts that the record only sums.
+/// Rings and contexts of which the record has only the sum.
 pub fn not_listed(others: &[OthersRecord]) -> Vec<String> {
     let sum = |f: fn(&OthersRecord) -> u64| others.iter().map(f).sum::<u64>();
     vec![

@@ -1,14 +1,14 @@
-//! Completions and calls by shared properties, the most frequent first.
+//! Completions and calls grouped by properties, most frequent first.
 
 use crate::terminal::measured;
 use iotrail_base::words::{UNKNOWN, count, percent, plural};
 use iotrail_schema::measurement::Followed;
 use iotrail_schema::trace_record::{CpuPair, EnterBatch, Estimate, RunItems, Total};
 
-/// Number of batch and run sizes that are listed, the most frequent first.
+/// Maximum number of batch and run sizes, most frequent first.
 const SIZES: usize = 6;
 
-/// Calls by the number of requests that they submitted.
+/// Calls by number of submitted requests.
 pub fn enter_batches(batches: &[EnterBatch], all: Option<&Estimate>, followed: &Followed) -> Vec<String> {
     let requests: u64 = batches.iter().map(|b| b.requests).sum();
     let calls: f64 = batches.iter().map(|b| b.calls).sum();
@@ -37,14 +37,14 @@ pub fn enter_batches(batches: &[EnterBatch], all: Option<&Estimate>, followed: &
     std::iter::once(about).chain(shown.map(one)).collect()
 }
 
-/// With its interval, if known.
+/// The estimate with its interval, if known.
 fn estimated(e: &Estimate) -> String {
     let of = |n: f64| count(n.round());
     let [lo, hi] = e.ci95;
     if lo == hi { of(e.total) } else { format!("{} ({} to {})", of(e.total), of(lo), of(hi)) }
 }
 
-/// Completions by the size of their task work run. The number of runs is counted, not estimated from these.
+/// Completions by the size of their task work run. The number of runs is a separate, exact count.
 pub fn run_items(items: &[RunItems], completions: u64) -> Vec<String> {
     let carried: u64 = items.iter().map(RunItems::stands_for).sum();
     if carried == 0 {
@@ -63,12 +63,12 @@ pub fn run_items(items: &[RunItems], completions: u64) -> Vec<String> {
     most.iter().take(SIZES).map(one).chain(rest).chain(of).collect()
 }
 
-/// The base of the shares, if it is not all completions.
+/// The base of the shares, unless it is all completions.
 fn of_followed(followed: u64, completions: u64) -> Option<String> {
     (followed > 0 && followed < completions).then(|| format!("of {} traced", count(followed as f64)))
 }
 
-/// The CPUs on which completions were ready and posted.
+/// The CPUs on which completions became ready and were posted.
 pub fn cpu_pairs(total: &Total) -> Vec<String> {
     let all: u64 = total.cpu_pairs.iter().map(CpuPair::stands_for).sum();
     let mut most: Vec<_> = total.cpu_pairs.iter().filter(|p| p.completions > 0).collect();

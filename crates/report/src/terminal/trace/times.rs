@@ -1,11 +1,11 @@
-//! The latency of requests and its parts.
+//! Request latency and its parts.
 
 use crate::terminal::measured;
 use iotrail_base::words::{count, plural, span};
 use iotrail_schema::measurement::{Followed, Latency, StageRecord, Waits};
 use iotrail_schema::trace_record::Total;
 
-/// The parts of the mean latency, and quantiles of the last one. `followed`: traced requests.
+/// The parts of mean latency, and quantiles of the last part. `followed`: number of traced requests.
 pub fn stages(stages: Option<&StageRecord>, followed: u64, waits: Option<&Waits>, total: &Total) -> Vec<String> {
     let mut items = measured::stages(stages, total.followed.is_sample());
     let Some(s) = stages.filter(|_| !items.is_empty()) else { return items };
@@ -26,10 +26,10 @@ pub fn stages(stages: Option<&StageRecord>, followed: u64, waits: Option<&Waits>
     items
 }
 
-/// If fewer than 1 in 10 lack stages, the stages represent all requests.
+/// If a smaller share of requests lack stages, the stages represent all requests.
 const WITHOUT_STAGES: f64 = 0.1;
 
-/// The requests that the mean latency, the stages and the order exclude.
+/// Requests excluded from mean latency, stages and order.
 pub fn waits(waits: Option<&Waits>) -> Vec<String> {
     let Some(w) = waits else { return Vec::new() };
     let requests = match w.estimated_ci95 {

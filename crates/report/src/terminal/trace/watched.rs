@@ -1,11 +1,11 @@
-//! The traced processes, the duration, and the totals.
+//! The traced processes, the duration and the totals.
 
 use crate::terminal::measured::{SPLIT_NS, TOO_SHORT, estimate};
 use iotrail_base::words::{UNKNOWN, and_descendants, bytes, count, list, percent, plural, so_many, span};
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{OpcodeRecord, ProcessRecord, Subject, Total, TraceRecord, Windows};
 
-/// Number of processes that are named.
+/// Maximum number of processes named.
 const PROCESSES: usize = 6;
 
 pub fn subject(t: &TraceRecord) -> Vec<String> {
@@ -34,7 +34,7 @@ pub fn subject(t: &TraceRecord) -> Vec<String> {
     [what, time].concat()
 }
 
-/// The windows and their duration.
+/// The windows and their durations.
 fn windows(watched: &str, w: &Windows) -> Vec<String> {
     if let Some((whole, cost)) = w.whole_ns.zip(w.cost) {
         let more = plural(w.opened.saturating_sub(1) as usize, "window");
@@ -81,7 +81,7 @@ pub fn processes(processes: &[ProcessRecord], more: u64) -> Vec<String> {
     items
 }
 
-/// Counts of rings, operations and delivery paths are extrapolated from windows.
+/// Whether counts of rings, operations and delivery paths are extrapolated from windows.
 pub fn is_estimated(total: &Total) -> bool {
     total.windows.is_some_and(|w| w.whole_ns.is_some())
 }
@@ -123,10 +123,10 @@ pub fn throughput(t: &TraceRecord) -> Vec<String> {
     items
 }
 
-/// Number of errors that are named.
+/// Maximum number of errnos named.
 const ERRNOS: usize = 3;
 
-/// ` (900 EAGAIN, 100 ECANCELED)`: the most frequent ones.
+/// ` (900 EAGAIN, 100 ECANCELED)`: the most frequent errnos.
 fn errnos(opcodes: &[OpcodeRecord]) -> String {
     let mut sums: Vec<(&str, u64)> = Vec::new();
     for e in opcodes.iter().flat_map(|o| &o.errnos) {
@@ -141,7 +141,7 @@ fn errnos(opcodes: &[OpcodeRecord]) -> String {
     if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) }
 }
 
-/// The operations of which short results are unknown.
+/// Operations for which short results are unknown.
 fn short_not_told(opcodes: &[OpcodeRecord]) -> String {
     let of = opcodes.iter().filter(|o| o.short_not_told());
     let (vectored, mut named): (Vec<String>, Vec<String>) =
@@ -153,7 +153,7 @@ fn short_not_told(opcodes: &[OpcodeRecord]) -> String {
     if named.is_empty() { String::new() } else { format!(" (unknown for {})", list(&named)) }
 }
 
-/// The completions that latencies and stages are based on.
+/// The completions on which latencies and stages are based.
 pub fn followed(total: &Total, overflows: u64) -> Vec<String> {
     let f = &total.followed;
     let some = |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", count(n as f64)));
@@ -184,7 +184,7 @@ pub fn followed(total: &Total, overflows: u64) -> Vec<String> {
 }
 
 pub fn cpu(total: &Total) -> Vec<String> {
-    // /proc covers the full span, independent of the windows.
+    // /proc covers the entire span, independent of the windows.
     let (wall, user, system) = match total.windows {
         Some(w) => (w.span_ns, w.user_ns, w.system_ns),
         None => (total.elapsed_ns, total.cpu.user_ns, total.cpu.system_ns),

@@ -14,7 +14,7 @@ use iotrail_schema::trace_record::{IowqRecord, Total, TraceRecord};
 /// Counts for the entire program.
 pub fn whole(o: &mut Screen, t: &TraceRecord) {
     let total = &t.total;
-    // A single ring or context has printed all of it.
+    // A single ring or context has already printed these totals.
     let said = |vehicles: &[DeliveryPathCount]| sum(vehicles) == sum(&total.vehicles);
     let said = match (t.rings.as_slice(), t.contexts.as_slice()) {
         ([one], []) => said(&one.vehicles),
@@ -22,7 +22,7 @@ pub fn whole(o: &mut Screen, t: &TraceRecord) {
         _ => false,
     };
     if !said {
-        // The totals include rings and contexts that are not listed.
+        // The totals include unlisted rings and contexts.
         let others = |of_rings: bool| {
             let of = t.others.iter().filter(|o| (o.interface == "io_uring") == of_rings);
             of.map(|o| o.rings as usize).sum::<usize>()
@@ -39,7 +39,7 @@ pub fn whole(o: &mut Screen, t: &TraceRecord) {
         o.field("in all", &items);
         measured::vehicles(o, &total.vehicles, &total.count_intervals, VEHICLES);
         o.field("latency", &latency(&total.latency_ns, &total.followed));
-        // Native and POSIX AIO have none.
+        // Native and POSIX AIO contexts have none.
         let followed = if t.contexts.is_empty() { total.latency_ns.count } else { 0 };
         o.field("stages", &stages(total.stages.as_ref(), followed, total.waits.as_ref(), total));
         o.field("waits", &waits(total.waits.as_ref()));
@@ -63,7 +63,7 @@ pub fn whole(o: &mut Screen, t: &TraceRecord) {
     o.field("host", &measured::host(&total.host));
 }
 
-/// The windows behind numbers with a `~`, and their intervals.
+/// The windows from which numbers marked `~` are extrapolated, and their intervals.
 fn sampled_events(total: &Total) -> Vec<String> {
     let Some(sampled) = &total.sampled_events else { return vec![] };
     let interval = |name: &str, field: &str| {
