@@ -1,34 +1,34 @@
-//! The time of a search, divided into the trials before it, its blocks, and the confirmation.
+//! Splits a search's time into the preceding trials, its blocks, and the confirmation.
 
 use std::time::{Duration, Instant};
 
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::{plural, span};
 
-/// Additional overhead of probes: load, verify, attach and drain. Their CPU time, hence on an idle machine (virtual machine with 2 CPUs,
-/// November 2026); with other work on all CPUs it was 0.7 s.
+/// Additional time for probes: load, verify, attach and drain. This is their CPU time, so it holds on an idle machine
+/// (virtual machine with 2 CPUs, November 2026); with other work on all CPUs it was 0.7 s.
 pub const PROBES: Duration = Duration::from_millis(200);
 
-/// Minimum number of blocks of a search, since one block has no spread.
+/// Minimum number of blocks of a search, because a single block has no spread.
 const BLOCKS: u32 = 2;
 
-/// Blocks of a confirmation: the minimum, and the number if the budget suffices.
+/// Blocks of a confirmation: minimum, and target if the budget suffices.
 const FRESH: (u32, u32) = (6, 12);
 
 /// Minimum number of blocks for an interval.
 const FEWEST: u32 = 3;
 
-/// Maximum share of the confirmation, if it includes its minimum number of blocks.
+/// Maximum share for the confirmation, unless its minimum number of blocks needs more.
 const CONFIRMATION: f64 = 0.4;
 
-/// The budget of one `iotrail advise`, from its start.
+/// The time budget of one `iotrail advise`, from its start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
     pub began: Instant,
     pub whole: Duration,
-    /// Measurements per block of the confirmation, and the number of them with probes.
+    /// Measurements per confirmation block, and how many of them use probes.
     pub fresh: (u32, u32),
-    /// The time of the search, known at its start.
+    /// The search's time, known once it starts.
     pub search: Option<Duration>,
 }
 
@@ -37,12 +37,14 @@ impl Budget {
         self.whole.saturating_sub(self.began.elapsed())
     }
 
-    /// Whether the remaining time suffices for the trials and the minimum number of blocks with that many candidates; `each`: time per measurement.
+    /// Whether the remaining time suffices for the trials and the minimum number of blocks with this many candidates;
+    /// `each`: time per measurement.
     pub fn holds(&self, each: Duration, candidates: usize, trials: Duration) -> bool {
         self.needs(each, candidates) + trials <= self.left()
     }
 
-    /// Errors (input): it does not. `exact`: the time of a measurement is configured, not estimated from the first run.
+    /// Returns a usage error if it does not. `exact`: the time of a measurement is configured, not estimated from the
+    /// first run.
     pub fn check(&self, each: Duration, candidates: usize, trials: Duration, exact: bool) -> Result<()> {
         if self.holds(each, candidates, trials) {
             return Ok(());
@@ -60,7 +62,7 @@ impl Budget {
         ))
     }
 
-    /// The same, before anything runs: however short the program is, the probes are loaded for the trial of each candidate.
+    /// The same before anything has run: however short the program is, each candidate's trial loads the probes.
     pub fn holds_trials(&self, candidates: usize) -> Result<()> {
         let trials = PROBES.saturating_mul(u32::try_from(candidates).unwrap_or(u32::MAX));
         if trials <= self.left() {
@@ -77,7 +79,7 @@ impl Budget {
         each.saturating_mul(measurements).saturating_add(self.block(each).saturating_mul(FRESH.0))
     }
 
-    /// Budget of the confirmation.
+    /// Time of one confirmation block.
     fn block(&self, each: Duration) -> Duration {
         each.saturating_mul(self.fresh.0) + PROBES * self.fresh.1
     }
@@ -89,8 +91,8 @@ impl Budget {
         left.saturating_sub(fresh(FRESH.1).min(left.mul_f64(CONFIRMATION)).max(fresh(FRESH.0)))
     }
 
-    /// Blocks of a confirmation, fewer than planned if the search took longer; twice as many as are expected to fit, since the end of the
-    /// budget ends it. `None`: too few for an interval.
+    /// Number of confirmation blocks; fewer than planned if the search took longer. Twice as many as are expected to
+    /// fit, because the budget's end stops the confirmation. `None` if too few fit for an interval.
     pub fn fresh_blocks(&self, each: Duration) -> Option<u32> {
         let block = self.block(each).as_secs_f64();
         let blocks = if block > 0.0 { (self.left().as_secs_f64() / block) as u32 } else { FRESH.1 };
@@ -120,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_budget_too_short_for_the_minimum_of_blocks_names_a_sufficient_one() {
-        // 17 trials, 2 blocks of 18, 6 fresh blocks of 2.
+        // 17 trials, 2 blocks of 18 measurements, 6 confirmation blocks of 2.
         let trials = SECOND * 17;
         assert!(of(66).check(SECOND, 18, trials, true).is_ok());
         let e = of(50).check(SECOND, 18, trials, true).unwrap_err();

@@ -25,7 +25,7 @@ pub const ALL: [(&str, &str); 14] = [
     ("tw-order", include_str!("../../../experiments/tw-order.toml")),
 ];
 
-/// The most similar name, for "did you mean".
+/// The most similar name, for suggestions.
 pub(super) fn nearest<'a>(what: &str, names: &[&'a str]) -> Option<&'a str> {
     let like = |name: &&str| strsim::jaro_winkler(what, name);
     names.iter().copied().filter(|name| like(name) > 0.8).max_by(|a, b| like(a).total_cmp(&like(b)))
@@ -37,7 +37,7 @@ pub fn find(what: &str) -> Result<Experiment> {
     parse(&text, &origin)
 }
 
-/// Its text, and its name in messages.
+/// The experiment's text, and its name in messages.
 pub fn text(what: &str) -> Result<(Cow<'static, str>, String)> {
     if let Some((name, text)) = ALL.iter().find(|(name, _)| *name == what) {
         return Ok((Cow::Borrowed(*text), format!("experiments/{name}.toml")));

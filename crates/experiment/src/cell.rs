@@ -1,4 +1,4 @@
-//! One traced cell: the load with the probes attached, and the resulting measurement.
+//! Measures one cell: runs its load with the probes attached.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -33,29 +33,29 @@ use iotrail_stats::quantile;
 /// The result of one cell.
 pub struct Measured {
     pub measurement: Measurement,
-    /// Latencies in nanoseconds, all jobs together.
+    /// Latencies of all jobs, in nanoseconds.
     pub histogram: Histogram<u64>,
-    /// Samples behind the measurement's CPU shares; empty without profiling.
+    /// The samples behind the measurement's CPU shares; empty without profiling.
     pub samples: Vec<Sample>,
-    /// Stopped early: the numbers cover less than the requested time.
+    /// The run stopped early, so its numbers cover less than the requested time.
     pub interrupted: bool,
 }
 
-/// Tracing in addition to the counts.
+/// What to trace in addition to counts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Watching {
-    /// Sampling of the CPUs; `None`: off.
+    /// CPU sampling; `None` disables it.
     pub sampling: Option<Sampling>,
-    /// Trace 1 in N io_uring requests end to end, at random, for delivery delays, stages, order and punts. `None`: trace none,
-    /// which costs least.
+    /// Traces 1 in N io_uring requests end to end, selected at random, for delivery delays, stages, order and punts.
+    /// `None` traces none, which is cheapest.
     pub follow: Option<u32>,
 }
 
-/// Runs the load once, traced according to `options.trace` and `watching`. Counts and load cover exactly
-/// the same I/Os: at both boundaries no I/O is in flight.
+/// Runs the load once, traced according to `options.trace` and `watching`. Counts and load cover exactly the same I/Os,
+/// because no I/O is in flight at either boundary.
 ///
-/// If a resource is temporarily exhausted (memory, descriptors, a busy device), the load is retried, with [`PAUSES`] in between; the
-/// measurement then has a warning. Errors: those of [`iotrail_load::run`], from the last try.
+/// If a resource is temporarily exhausted (memory, descriptors, a busy device), retries the load after each of
+/// [`PAUSES`] and adds a warning to the measurement. Returns the last attempt's error from [`iotrail_load::run`].
 pub fn run(
     options: &LoadOptions,
     watching: Watching,
@@ -65,7 +65,7 @@ pub fn run(
     patiently(PAUSES, stop, &mut || once(options, watching, progress, stop))
 }
 
-/// Pauses between the tries.
+/// Pauses between attempts.
 const PAUSES: &[Duration] = &[Duration::from_millis(100), Duration::from_millis(300), Duration::from_millis(1000)];
 
 fn patiently(pauses: &[Duration], stop: &AtomicBool, run: &mut dyn FnMut() -> Result<Measured>) -> Result<Measured> {
@@ -114,7 +114,7 @@ fn once(
         ));
     }
     let mut room = ObjectSlot::default();
-    // The calling thread only waits while the load runs; all other threads belong to the load or its helpers.
+    // While the load runs, the calling thread only waits; all other threads belong to the load or its helpers.
     let subject = interface.map(|interface| Subject {
         who: Scope::OtherThreads,
         interface,
@@ -127,7 +127,7 @@ fn once(
         Some(subject) => watched::open(&mut room, subject, spec.trace, &mut warnings)?,
         None => None,
     };
-    // Boundaries and progress both use it, at different times.
+    // Both boundaries and progress use it, at different times.
     let watch = RefCell::new(watch.map(|watch| (watch, how.map(Requests::new))));
 
     let mut sampling_room = profile::ObjectSlot::default();
@@ -141,7 +141,7 @@ fn once(
         .transpose()?;
 
     let of_files = spec.file.as_deref().filter(|_| !spec.engine.engine().target.is_past_files());
-    // The file itself may not exist if the load appends to one next to it.
+    // The file itself may not exist, for example if the load appends to a new file next to it.
     let of_files = of_files.and_then(existing);
     let around = circumstances::Subject { target: of_files, bytes: spec.size, cpus: &cpus_of(&spec, &host, &online) };
     let mut before: Option<circumstances::Before> = None;
@@ -154,7 +154,7 @@ fn once(
     };
     let mut boundary = |at: Boundary| {
         let mut watch = watch.borrow_mut();
-        // Sampling excludes the reset and the reading of the counters.
+        // Samples exclude the reset and the readout of the counters.
         let result = match at {
             Boundary::Ready => Ok(()),
             Boundary::MeasureBegins => {
@@ -214,7 +214,7 @@ fn reaper_cpu(spec: &LoadSpec) -> Option<u32> {
     }
 }
 
-/// The CPUs whose state affects the load: see [`Circumstances::cpus`].
+/// The CPUs whose state affects the load; see [`Circumstances::cpus`].
 fn cpus_of(spec: &LoadSpec, host: &Host, online: &[u32]) -> Vec<u32> {
     if spec.cpus.is_empty() {
         return online.to_vec();
@@ -227,13 +227,13 @@ fn cpus_of(spec: &LoadSpec, host: &Host, online: &[u32]) -> Vec<u32> {
     cpus
 }
 
-/// Facts of this machine and of the load's target.
+/// Facts about this machine and the load's target.
 fn host_facts(options: &LoadOptions) -> Result<Host> {
     Ok(Host { target: target_of(options), ..iotrail_host::facts(None)? })
 }
 
-/// The target of a load, as far as known before it exists. A missing file is attributed to its nearest existing directory
-/// and the disk of that directory. `None`: no target, or one that cannot be examined; then the load
+/// A load's target, as far as known before it exists. A missing file is attributed to its nearest existing parent
+/// directory and that directory's disk. `None` if there is no target, or if it cannot be examined; then the load
 /// reports the error.
 pub fn target_of(options: &LoadOptions) -> Option<Target> {
     let file = options.file.as_deref()?;
@@ -247,12 +247,12 @@ pub fn target_of(options: &LoadOptions) -> Option<Target> {
     Some(if there == file { target } else { Target { path, ..target } })
 }
 
-/// The file, or the nearest directory above it that exists.
+/// The file, or its nearest existing parent directory.
 fn existing(file: &Path) -> Option<&Path> {
     file.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }).find(|p| p.exists())
 }
 
-/// The probes that see the completions of this load; `None`: it has none in the kernel.
+/// The probes that observe this load's completions; `None` if they do not occur in the kernel.
 fn interface(spec: &LoadSpec) -> Option<Interface> {
     match spec.engine.engine().completions {
         Completions::Ring => Some(Interface::IoUring { iopoll: spec.ring.setup.has(Flag::Iopoll) }),
@@ -339,7 +339,7 @@ mod tests {
         Error::machine("cannot set up an io_uring", "").because(std::io::Error::from_raw_os_error(errno))
     }
 
-    /// Number of tries and their result if the first `n` fail with `errno`.
+    /// Number of attempts, and the result if the first `n` fail with `errno`.
     fn tried(n: usize, errno: i32) -> (usize, Result<Measured>) {
         let mut tries = 0;
         let pauses = [Duration::ZERO; 3];

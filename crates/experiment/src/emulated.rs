@@ -1,14 +1,14 @@
-//! An experiment on an emulated machine (no KVM): counts are valid and times are not. Blocks that only
-//! narrow the intervals of times are omitted, since each takes long there.
+//! Experiments on an emulated machine (no KVM), where counts are valid but times are not. Omits blocks that only narrow
+//! the intervals of times, because every block takes long there.
 
 use super::file::{Experiment, Scale};
 use super::load::Kind;
 
-/// Two show whether counts repeat.
+/// Two blocks show whether counts are reproducible.
 const BLOCKS: u32 = 2;
 
-/// Omits the blocks after the second, and the control arm, which estimates the noise of times. All runs of a program
-/// are traced, since a run without probes has no counts.
+/// Drops all blocks after the second, and the control arm, which only estimates the noise of times. Traces all runs of
+/// a program, because a run without probes has no counts.
 pub fn shorten(experiment: &mut Experiment) {
     experiment.control = false;
     let is_program = experiment.kind == Kind::Program;

@@ -1,11 +1,12 @@
-//! The stopping rule of a run.
+//! A run's stopping rule.
 
 use std::time::{Duration, Instant};
 
 use iotrail_answer::compare::{Metric, interval_width, metrics, place};
 use iotrail_schema::run_record::{CellRecord, RunRecord, Stop};
 
-/// Whether the intervals of all comparisons of the run's metrics are narrow enough. Comparisons that cannot have an interval on this host (an
+/// Whether the intervals of all comparisons on the run's metrics are narrow enough. Ignores comparisons that cannot
+/// have an interval on this host (an untestable cell, an unknown metric).
 /// untestable cell, an unknown metric) are ignored.
 pub fn narrow_enough(run: &RunRecord, stop: &Stop) -> bool {
     let Some((base, others)) = run.arms.split_first() else { return true };
@@ -20,13 +21,13 @@ pub fn narrow_enough(run: &RunRecord, stop: &Stop) -> bool {
 fn narrow(metric: Metric, a: &CellRecord, b: &CellRecord, stop: &Stop) -> bool {
     let (a, b) = (a.measurements.all(), b.measurements.all());
     let done = a.len().min(b.len());
-    // A value that is unknown or 0 has no ratio.
+    // Values that are unknown or 0 have no ratio.
     let has_ratio = a.iter().chain(b.iter()).all(|m| metric.of(m).is_some_and(|x| x > 0.0));
     done >= stop.at_least as usize
         && (!has_ratio || interval_width(metric, &a, &b).is_some_and(|half_width| half_width <= stop.within))
 }
 
-/// The time limit of a run.
+/// A run's time limit.
 pub struct Budget {
     began: Instant,
     whole: Option<Duration>,
@@ -37,7 +38,7 @@ impl Budget {
         Self { began: Instant::now(), whole: seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()) }
     }
 
-    /// Whether the next block ends in time. `share`: its measurements, relative to those so far.
+    /// Whether the next block will end in time. `share`: its number of measurements relative to previous blocks.
     pub fn has_room(&self, share: f64) -> bool {
         let spent = self.began.elapsed();
         self.whole.is_none_or(|whole| spent + spent.mul_f64(share) <= whole)

@@ -1,4 +1,4 @@
-//! Executes a run slot by slot; each measurement is stored before the next one starts.
+//! Executes a run slot by slot, storing each measurement before the next one starts.
 
 mod beyond;
 
@@ -24,51 +24,51 @@ use iotrail_schema::program_record::Hang;
 use iotrail_schema::run_record::{ARM, RunRecord, Stop};
 use iotrail_store::Store;
 
-/// The end of a run.
+/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Finished,
     /// Stopped on request; stored measurements are complete.
     Interrupted,
-    /// A verified load read corrupt data: the run ended there and has the measurements before it.
+    /// A verified load read corrupt data. The run ended there and keeps its earlier measurements.
     Corrupted,
 }
 
 /// Progress events for display.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// A measurement starts; `done` of `planned` are complete, including those before a resume.
+    /// A measurement starts; `done` of `planned` are complete, including those from before a resume.
     Begins { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
     /// A disturbed measurement is repeated.
     Again { done: usize, planned: usize, repeat: u32, cell: &'a Cell },
-    /// The machine is disturbed permanently: `repeats` blocks are measured instead of the planned `of_plan`.
+    /// The machine is permanently disturbed: `repeats` blocks are measured instead of `of_plan`.
     Added { planned: usize, repeats: u32, of_plan: u32 },
-    /// Preliminary answer after two complete blocks, the minimum for an interval.
+    /// A preliminary answer after two complete blocks, the minimum for an interval.
     SoFar { record: &'a RunRecord, repeats: u32 },
     /// A block of a search ended.
     Left { left: usize, leader: &'a str },
-    /// The machine cannot run this cell; the run continues without it.
+    /// This machine cannot run the cell; the run continues without it.
     Untestable { cell: &'a Cell, reason: &'a Error },
 }
 
-/// A stored run with remaining measurements.
+/// A stored run with slots left to measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Started {
     pub run: i64,
     pub seed: u32,
-    /// The remaining slots, in order.
+    /// The remaining slots in order.
     pub slots: Vec<Slot>,
     pub planned: usize,
 }
 
-/// Stores the run without measurements.
+/// Stores the run, still without measurements.
 pub fn start(plan: &Plan, seed: u32, store: &mut Store) -> Result<Started> {
     let slots = slots(plan, seed)?;
     let run = store.begin(&plan.record(seed, clock::unix_s()), &plan.key())?;
     Ok(Started { run, seed, planned: slots.len(), slots })
 }
 
-/// The error of `--resume` without an unfinished run.
+/// The error for `--resume` without an unfinished run.
 pub fn nothing_to_resume(experiment: &str, store: &Path) -> Error {
     Error::input(
         format!("no unfinished run of '{experiment}' in {}", store.display()),
@@ -76,7 +76,7 @@ pub fn nothing_to_resume(experiment: &str, store: &Path) -> Error {
     )
 }
 
-/// Resumes the last unfinished run of this experiment; fails if this plan measures something else.
+/// Resumes this experiment's last unfinished run; fails if the plan differs in what it measures.
 pub fn resume(plan: &Plan, store: &Store, kernel: Option<&str>) -> Result<Started> {
     let Some(last) = store.last_unfinished(&plan.name)? else {
         return Err(nothing_to_resume(&plan.name, store.path()));
@@ -113,7 +113,7 @@ fn slots(plan: &Plan, seed: u32) -> Result<Vec<Slot>> {
     Ok(order(&cells, plan.repeats, seed))
 }
 
-/// Callbacks for measuring a run.
+/// Inputs and callbacks for executing a run.
 pub struct Execution<'a> {
     pub plan: &'a Plan,
     pub started: &'a Started,
@@ -124,8 +124,8 @@ pub struct Execution<'a> {
     pub tell: &'a mut dyn FnMut(Step<'_>),
 }
 
-/// Measures the remaining slots; a measurement that `stop` interrupts is dropped. A run that fails before its first measurement
-/// is deleted, since there is nothing to report or resume.
+/// Measures the remaining slots, discarding a measurement that `stop` interrupts. Deletes a run that fails before its
+/// first measurement, because there is nothing to report or resume.
 pub fn execute(mut e: Execution<'_>) -> Result<Outcome> {
     let run = e.started.run;
     let _nobody_else_measures_it = e.store.measuring(run)?;
@@ -143,13 +143,13 @@ pub fn execute(mut e: Execution<'_>) -> Result<Outcome> {
     outcome
 }
 
-/// Called before each block.
+/// Whether to stop; called before each block.
 fn is_enough(store: &Store, run: i64, rule: &Stop, has_time: bool) -> Result<bool> {
     let record = store.load(run)?;
     Ok(!has_time || record.is_some_and(|record| narrow_enough(&record, rule)))
 }
 
-/// The cell with the seed of this block; an experiment with a fixed seed uses it in all blocks.
+/// The cell with this block's seed, unless the experiment fixes the seed for all blocks.
 fn with_seed(cell: &Cell, seed: u32) -> Cell {
     let mut cell = cell.clone();
     match &mut cell.load {
@@ -160,7 +160,7 @@ fn with_seed(cell: &Cell, seed: u32) -> Cell {
     cell
 }
 
-/// The outcome of one slot.
+/// What happened in one slot.
 enum SlotOutcome {
     Kept {
         disturbed: bool,
@@ -174,13 +174,13 @@ enum SlotOutcome {
 struct Slots<'e, 'a> {
     e: &'e mut Execution<'a>,
     untestable: HashSet<u32>,
-    /// Cells that failed before the resume: they are tried again.
+    /// Cells that failed before a resume; they are retried.
     failed_before: HashSet<u32>,
     last_reason: Option<Error>,
     done: usize,
     planned: usize,
     measured_any: bool,
-    /// Disturbed slots of this block, with the number of times.
+    /// Disturbed slots of this block, with the number of disturbed measurements.
     disturbed: Vec<(Slot, u32)>,
     beyond: Beyond,
 }
@@ -215,11 +215,11 @@ fn measure_slots(execution: &mut Execution<'_>) -> Result<Outcome> {
 }
 
 impl Slots<'_, '_> {
-    /// The planned blocks, unless a stopping rule or a search ends earlier. `Some`: the run ends here.
+    /// Measures the planned blocks, unless a stopping rule or a search ends earlier. `Some` if the run ends here.
     fn planned(&mut self) -> Result<Option<Outcome>> {
         let (plan, started) = (self.e.plan, self.e.started);
         let budget = Budget::new(plan.search_s().or(plan.stop.as_ref().and_then(|s| s.budget_s)));
-        // The first one may be the rest of an interrupted block: it is completed regardless of the stopping rule.
+        // The first block may be the rest of an interrupted one, which is completed regardless of the stopping rule.
         let (mut block, mut blocks) = (started.slots.first().map(|s| s.repeat), 0);
         let mut search = self.search()?;
         let mut measured = 0;
@@ -230,7 +230,7 @@ impl Slots<'_, '_> {
                 }
                 search = self.search()?;
                 self.so_far(slot.repeat)?;
-                // Fewer candidates make a shorter block.
+                // Fewer candidates shorten a block.
                 let share = search.as_ref().map(|state| state.set().len() as f64 / measured.max(1) as f64);
                 if share.is_some_and(|share| !budget.has_room(share)) {
                     break;
@@ -275,7 +275,7 @@ impl Slots<'_, '_> {
         Ok(())
     }
 
-    /// The remaining arms of a search; `None`: not a search.
+    /// The state of the search; `None` if the run is not a search.
     fn search(&mut self) -> Result<Option<State>> {
         let Execution { plan, started, store, tell, .. } = &mut *self.e;
         let record = if plan.searches().is_some() { store.load(started.run)? } else { None };
@@ -292,7 +292,7 @@ impl Slots<'_, '_> {
         arm.and_then(|arm| plan.arms.iter().position(|a| a == arm)).is_none_or(|i| state.alive[i])
     }
 
-    /// If an arm of a search hangs, arms that include its settings are no longer measured.
+    /// If an arm of a search hangs, stops measuring arms that include its settings.
     fn exclude_like(&mut self, cell: u32, error: &Error) -> Result<()> {
         let Execution { plan, started, store, .. } = &mut *self.e;
         let hung = error.source.as_ref().and_then(|cause| cause.downcast_ref::<Hung>());
@@ -315,7 +315,7 @@ impl Slots<'_, '_> {
         store.set_tried(started.run, &tried)
     }
 
-    /// `Some`: the run ends here.
+    /// Measures a slot for the first time. `Some` if the run ends here.
     fn first(&mut self, slot: Slot) -> Result<Option<Outcome>> {
         if self.untestable.contains(&slot.cell) {
             self.done += 1;
@@ -335,7 +335,8 @@ impl Slots<'_, '_> {
         Ok(None)
     }
 
-    /// Disturbed measurements of this block are repeated at its end, close in time to the measurements that they are compared with.
+    /// Repeats the block's disturbed measurements at its end, close in time to the measurements that they are compared
+    /// with.
     fn once_more(&mut self) -> Result<Option<Outcome>> {
         let mut disturbed = std::mem::take(&mut self.disturbed);
         while !disturbed.is_empty() {
@@ -361,7 +362,7 @@ impl Slots<'_, '_> {
         Ok(None)
     }
 
-    /// Measures and stores one slot; `thrown_away`: number of discarded disturbed measurements of this slot.
+    /// Measures and stores one slot; `thrown_away`: number of its discarded disturbed measurements.
     fn measure(&mut self, slot: Slot, thrown_away: u32) -> Result<SlotOutcome> {
         let Execution { plan, started, store, stop, measure, tell } = &mut *self.e;
         if stop.load(Ordering::Relaxed) {
@@ -375,7 +376,7 @@ impl Slots<'_, '_> {
             _ => tell(Step::Again { done: self.done, planned: self.planned, repeat: slot.repeat, cell }),
         }
         match measure(&with_seed(cell, load_seed(started.seed, slot.repeat))) {
-            // A measurement that ended early is not comparable with the others.
+            // A measurement that ended early is not comparable.
             Ok(measured) if measured.interrupted => Ok(SlotOutcome::Ends(Outcome::Interrupted)),
             Ok(measured) => {
                 let m = Measurement { thrown_away, ..measured.measurement };
@@ -398,7 +399,7 @@ impl Slots<'_, '_> {
             }
             // An internal error does not make the cell untestable.
             Err(e) if e.kind == Kind::Internal => Err(e),
-            // A load can fail because it was stopped; that does not make the cell untestable.
+            // A load may fail because it was stopped, which does not make the cell untestable.
             Err(_) if stop.load(Ordering::Relaxed) => Ok(SlotOutcome::Ends(Outcome::Interrupted)),
             Err(e) if e.kind == Kind::Machine && thrown_away == 0 => {
                 store.mark_untestable(started.run, slot.cell, &e.to_string())?;

@@ -1,4 +1,4 @@
-//! End-to-end tracing of requests of iotrail's loads, as `trace` does for other programs.
+//! Traces requests of iotrail's loads end to end, as `trace` does for other programs.
 
 use iotrail_answer::warnings::doubt;
 use iotrail_base::error::Result;
@@ -15,17 +15,17 @@ use iotrail_schema::measurement::{Followed, Measurement, Punts};
 use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::estimate::{self, Stratum};
 
-/// Size of a trail in the ring buffer, including its header.
+/// Size of a request trace in the ring buffer, including the record header.
 const TRAIL_BYTES: u64 = 256;
 
-/// Capacity of the ring buffer for 1 in `one_in` requests. Reading a trail takes about 1 µs of some CPU, in parallel with
-/// the load, so that the trails of a load of some seconds stay in the buffer until its end.
+/// Ring buffer capacity for tracing 1 in `one_in` requests. Reading a request trace takes about 1 µs of CPU time, in
+/// parallel with the load, so for loads of a few seconds the traces stay in the buffer until the end.
 pub fn follow(one_in: u32) -> Follow {
     let ring_bytes = if one_in < 16 { 64 << 20 } else { 16 << 20 };
     Follow { choice: Choice::fixed(one_in), ring_bytes, stacks: false }
 }
 
-/// The traced requests read so far.
+/// The request traces read so far.
 pub struct Requests {
     how: Follow,
     completions: u64,
@@ -35,7 +35,7 @@ pub struct Requests {
     delays: Delays,
     multishot: Multishot,
     passages: OrderTracker,
-    /// Number of completed I/Os when the buffer was last emptied.
+    /// Number of completed I/Os when the buffer was last drained.
     emptied_at: u64,
 }
 
@@ -54,7 +54,7 @@ impl Requests {
         }
     }
 
-    /// Reads the trails after `done` I/Os, if the ring buffer may be half full.
+    /// Drains the ring buffer if it may be half full after `done` I/Os.
     pub fn make_room(&mut self, watch: &mut Watch<'_>, done: u64) -> Result<()> {
         let waiting = done.saturating_sub(self.emptied_at) / u64::from(self.how.choice.one_in);
         if waiting * TRAIL_BYTES < u64::from(self.how.ring_bytes) / 2 {
@@ -120,7 +120,7 @@ impl Requests {
     }
 }
 
-/// Requests handed to io-wq, over all rings; `None`: the BPF program is not loaded.
+/// Requests punted to io-wq, over all rings; `None` if the BPF program is not loaded.
 pub fn punts(observed: &Observed) -> Option<Punts> {
     let opcodes = || observed.rings.iter().flat_map(|ring| &ring.opcodes);
     observed.programs.iter().any(|name| name == "follow_punt").then(|| Punts {

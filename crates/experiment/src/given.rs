@@ -1,4 +1,4 @@
-//! An experiment from options on a command line: options with several values define the arms.
+//! Builds an experiment from command-line options: options with several values define the arms.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use iotrail_answer::table::NET;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::{ARM, value_text};
 
-/// An option and its values as written.
+/// An option with its values as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionValues {
     pub name: String,
@@ -23,9 +23,10 @@ pub const SENDER_LISTS: [&str; 2] = ["connections", "window"];
 /// Options that `--engine epoll` ignores.
 const OF_RINGS: [&str; 2] = ["ring", "receive"];
 
-/// A network load. Each combination of server options is an arm; if there is only one, each combination of sender options is.
+/// A network load. Each combination of server options is an arm; if there is only one, each combination of sender
+/// options is an arm.
 ///
-/// Errors: an invalid value, or a duplicate one.
+/// Fails on invalid and on duplicate values.
 pub fn net_experiment(given: &[OptionValues], repeats: u32, follow: Option<u32>) -> Result<Experiment> {
     let mut load = Options::new();
     let mut lists: Vec<(&str, Vec<Value>)> = Vec::new();
@@ -78,7 +79,7 @@ pub fn net_experiment(given: &[OptionValues], repeats: u32, follow: Option<u32>)
     })
 }
 
-/// The value in the option's type: text, number or Boolean.
+/// Converts a value to the option's type: text, number or Boolean.
 pub fn value(kind: Kind, name: &str, text: &str) -> Result<Value> {
     let numbers = [
         text.parse().ok().map(Value::Boolean),
@@ -103,7 +104,7 @@ fn axis(name: &str, values: Vec<Value>) -> Axis {
     Axis { name: name.into(), points }
 }
 
-/// Arms have names.
+/// Gives the arms names.
 fn named(axis: Axis) -> Axis {
     let points = axis
         .points
@@ -112,7 +113,7 @@ fn named(axis: Axis) -> Axis {
     Axis { points: points.collect(), name: axis.name }
 }
 
-/// Each combination once. Options of rings do not create further arms of an engine without rings.
+/// All combinations without duplicates. Ring options do not create further arms for an engine without rings.
 fn arms(load: &Options, lists: Vec<(&str, Vec<Value>)>) -> Axis {
     let mut all: Vec<Vec<(&str, Value)>> = vec![vec![]];
     for (name, values) in lists {
@@ -135,7 +136,7 @@ fn arms(load: &Options, lists: Vec<(&str, Vec<Value>)>) -> Axis {
     Axis { name: ARM.into(), points }
 }
 
-/// Named after its values.
+/// A point named after its values.
 fn point(options: Vec<(&str, Value)>) -> Point {
     let text = |v: &Value| value_text(&to_json(v));
     let (names, at): (Vec<String>, Vec<String>) =

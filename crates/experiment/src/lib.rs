@@ -1,5 +1,4 @@
-//! An experiment: a TOML file or a built-in name → plan of cells → schedule → measurements, each stored
-//! as it ends.
+//! Experiments: a TOML file or a built-in name → a plan of cells → a schedule → measurements, each stored when it ends.
 
 pub mod advise;
 pub mod budget;

@@ -1,4 +1,4 @@
-//! The load of a cell: on storage, over the network, or a program. An experiment has one kind.
+//! The load of a cell: storage, network, or a program. An experiment has a single kind.
 
 use std::ffi::OsString;
 use std::sync::LazyLock;
@@ -38,18 +38,18 @@ pub enum Load {
     Program(Box<ProgramOptions>),
 }
 
-/// The end of a load.
+/// How a load ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ends {
     After(Duration),
     /// After a number of I/Os or requests.
     AtCount(u64),
-    /// The end of the load.
+    /// The load ends by itself.
     ByItself,
 }
 
 impl Kind {
-    /// Names of the load's options, from their definition.
+    /// Names of the load's options.
     pub fn option_names(self) -> &'static [String] {
         static STORAGE: LazyLock<Vec<String>> = LazyLock::new(names_of::<LoadOptions>);
         static NET: LazyLock<Vec<String>> = LazyLock::new(names_of::<NetOptions>);
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// The remedy of errors in the text of an experiment.
+    /// The remedy for errors in an experiment's text.
     pub fn remedy(self) -> &'static str {
         match self {
             Kind::Storage => "docs/formats.md describes the experiment file, `iotrail bench --help` the load's options",
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// Options → the load, with defaults. Errors: incompatible options.
+    /// Turns options into a load, with defaults. Fails if options are incompatible.
     pub fn load(self, options: Table) -> std::result::Result<Load, String> {
         if options.contains_key("runtime") && options.contains_key("count") {
             return Err("'runtime' and 'count' exclude each other: a load ends by time or by number of I/Os".into());
@@ -91,7 +91,7 @@ impl Kind {
 }
 
 impl Load {
-    /// The options of a load on storage.
+    /// The options of a storage load.
     pub fn storage(&self) -> Option<&LoadOptions> {
         match self {
             Load::Storage(load) => Some(load),
@@ -99,12 +99,12 @@ impl Load {
         }
     }
 
-    /// Checks with the load's rules whether it can run here.
+    /// Checks by the load's rules whether it can run on this machine.
     pub fn check(&self, target: Option<&Target>, online_cpus: &[u32]) -> Result<()> {
         match self {
             Load::Storage(load) => LoadSpec::resolve(load, target, online_cpus).map(drop),
             Load::Net(net) => {
-                // CPUs of another machine are checked there.
+                // The CPUs of another machine are checked there.
                 let is_here = net.between != Between::Hosts;
                 let server_cpus = net.server.server_cpus.clone().filter(|_| is_here);
                 ServerSpec::resolve(&ServerOptions { server_cpus, ..net.server.clone() }, online_cpus)?;
@@ -141,7 +141,7 @@ impl Load {
             Load::Net(net) => (net.sender.count, net.sender.runtime),
             Load::Program(_) => return Ends::ByItself,
         };
-        // Five seconds are the default of the loads.
+        // The default duration of a load is 5 s.
         count.map_or(Ends::After(runtime.map_or(Duration::from_secs(5), |Span(time)| time)), Ends::AtCount)
     }
 }

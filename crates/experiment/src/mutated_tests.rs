@@ -8,7 +8,7 @@ use iotrail_base::units::Bytes;
 use iotrail_schema::measurement::{self, TargetInterrupt};
 use iotrail_stats::random::SplitMix64;
 
-/// Text that a typing error or an attacker could insert.
+/// Text that a typing error or an attacker might insert.
 const WORDS: &[&str] = &[
     "",
     " ",
@@ -109,7 +109,7 @@ fn mutate(text: &str, random: &mut SplitMix64) -> String {
                 let piece = text[from..to].to_owned();
                 text.insert_str(from, &piece);
             }
-            // Replace a line by another line or a word.
+            // Replaces a line by another line or a word.
             kind => {
                 let lines: Vec<&str> = text.lines().collect();
                 let line = |random: &mut SplitMix64| random.below(lines.len().max(1) as u64) as usize;
@@ -156,6 +156,6 @@ fn each_mutation_is_rejected_with_a_position_or_planned() {
             }
         }
     }
-    // All three outcomes occur often.
+    // All three results occur often.
     assert!(refused > 1000 && planned > 1000 && combinations > 20, "{refused} {planned} {combinations}");
 }

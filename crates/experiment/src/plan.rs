@@ -1,5 +1,5 @@
-//! An experiment on this host: all combinations of its parameters, resolved to the load's options. A combination that the
-//! host cannot run stays in the plan with the reason, so that the report lists it as untested.
+//! An experiment on this host: all combinations of its parameters, resolved to load options. Combinations that the host
+//! cannot run stay in the plan with the reason, so that the report lists them as untested.
 
 mod combination;
 
@@ -25,20 +25,20 @@ use iotrail_schema::program_record::TriedArm;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
 use iotrail_schema::search_record::SearchRecord;
 
-/// Overhead per measurement (start of processes, storing the result). Only for the estimate: measured times
+/// Overhead per measurement (starting processes, storing the result). Only used for the estimate; measured times
 /// replace it during the run.
 const BESIDE_THE_LOAD: Duration = Duration::from_millis(160);
 
-/// Additional overhead of starting a server.
+/// Additional time to start a server.
 const BESIDE_A_NET_LOAD: Duration = Duration::from_millis(300);
 
-/// Facts of the host that a plan needs: they determine the `irq` CPUs.
+/// Facts about the host that a plan depends on; they determine the `irq` CPUs.
 #[derive(Clone)]
 pub struct Facts<'a> {
     pub online_cpus: Vec<u32>,
-    /// This process is allowed to load the probes.
+    /// Whether this process may load the probes.
     pub may_watch: bool,
-    /// The target of a cell; `None`: it has none, or the target cannot be examined.
+    /// A cell's target; `None` if it has none, or if the target cannot be examined.
     pub below: &'a dyn Fn(&LoadOptions) -> Option<measurement::Target>,
 }
 
@@ -56,10 +56,10 @@ pub struct Plan {
     pub metrics: Vec<String>,
     pub equivalent_within: Option<f64>,
     pub expectations: Vec<Expectation>,
-    /// Unmapped options of a fio job file.
+    /// Options of a fio job file that could not be mapped.
     pub unmapped: Vec<String>,
     pub quick: bool,
-    /// Number of blocks; with `stop`, the maximum.
+    /// Number of blocks; the maximum if `stop` is set.
     pub repeats: u32,
     pub stop: Option<Stop>,
     pub axes: Vec<String>,
@@ -67,50 +67,50 @@ pub struct Plan {
     pub target: Option<PathBuf>,
     pub size: Option<u64>,
     pub cells: Vec<Cell>,
-    /// The objective of a search among the arms.
+    /// The objective of a search over the arms.
     pub search: Option<SearchRecord>,
-    /// For a program: the results of the trials of its arms, and the reference for its runs.
+    /// For a program: the trial results of its arms, and the reference for its runs.
     pub tried: Vec<TriedArm>,
     pub expected: Option<Expected>,
-    /// Time of one run; `None`: unknown so far.
+    /// Duration of one run; `None` if still unknown.
     pub each: Option<Duration>,
-    /// This process is allowed to load the probes.
+    /// Whether this process may load the probes.
     pub may_watch: bool,
-    /// Time of a search, from the first trial to the last block of the confirmation.
+    /// Time budget of a search, from the first trial to the last confirmation block.
     pub budget: Option<Budget>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
-    /// From 1.
+    /// 1-based.
     pub number: u32,
     /// `cpus irq · wait peek · depth 1 · arm default`.
     pub label: String,
     pub params: Map<String, Value>,
-    /// The options of the experiment, as written.
+    /// The experiment's options, as written.
     pub options: Map<String, Value>,
-    /// The options with defaults and the target.
+    /// The same options with defaults and target.
     pub load: Load,
-    /// The target of its load, as far as known before the run.
+    /// The load's target, as far as known before the run.
     pub target: Option<measurement::Target>,
     pub host: Conditions,
     pub untestable: Option<String>,
 }
 
-/// Estimated time of a run.
+/// Estimated duration of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
-    /// Warm-ups, runtimes and overhead of the measurements, for all blocks.
+    /// Warm-ups, run times and overhead of all blocks' measurements.
     pub stated: Duration,
-    /// As above, for the minimum number of blocks.
+    /// The same for the minimum number of blocks.
     pub least: Duration,
-    /// I/Os of measurements that end by number; their time is unknown before the run.
+    /// Number of I/Os in measurements that end by count, whose duration is unknown before the run.
     pub counted_ios: u64,
-    /// Runs of a program that has not run yet, including trials; their time is unknown too.
+    /// Number of runs, including trials, of a program that has not run yet; their duration is unknown too.
     pub runs: u64,
 }
 
-/// Use of the default file by the cells that name none.
+/// How cells without a file of their own use the default file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TargetUse {
     Nothing,
@@ -130,10 +130,10 @@ pub struct Written {
     pub allowed: bool,
 }
 
-/// Devices of the targets of a plan's cells, by path; engines interpret paths differently.
+/// Target devices of a plan's cells, by path and engine, because engines interpret paths differently.
 type Targets = HashMap<(Option<PathBuf>, EngineKind), Option<measurement::Target>>;
 
-/// The strongest use by any cell.
+/// The most demanding use by any cell.
 pub fn target_use(kind: Kind, scale: &Scale) -> Result<TargetUse> {
     let mut most = TargetUse::Nothing;
     each_combination(scale, &mut |points| {
@@ -146,22 +146,23 @@ pub fn target_use(kind: Kind, scale: &Scale) -> Result<TargetUse> {
     Ok(most)
 }
 
-/// The file of cells that name none.
+/// The file of cells that specify none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Target {
     pub path: Option<PathBuf>,
     pub size: Option<Bytes>,
-    /// A scratch file of iotrail, to which loads may write.
+    /// iotrail's own scratch file, which loads may overwrite.
     pub scratch: bool,
-    /// The command line has `--allow-write`.
+    /// `--allow-write` was specified on the command line.
     pub allow_write: bool,
 }
 
-/// The reason why these conditions cannot be set on the host for this target; `None`: no reason known.
+/// Why these conditions cannot be set on the host for this target; `None` if no reason is known.
 pub type Refusal<'a> = &'a dyn Fn(&Conditions, Option<&measurement::Target>) -> Option<Error>;
 
-/// Resolves all cells with the load's rules. If these or the host's rules report that the machine does not allow it ([`error::Kind::Machine`]),
-/// the cell is untestable; options that cannot run on any machine ([`error::Kind::Input`]) make the experiment invalid.
+/// Resolves all cells by the load's rules. If these or the host's rules report that the machine cannot run a cell
+/// ([`error::Kind::Machine`]), the cell is untestable. Options that no machine can run ([`error::Kind::Input`]) make
+/// the experiment invalid.
 pub fn plan(
     experiment: &Experiment,
     quick: bool,
@@ -227,7 +228,7 @@ pub fn plan(
     })
 }
 
-/// The first arm again, as the control.
+/// Adds the first arm again as control.
 fn with_control(scale: &Scale) -> Scale {
     let mut scale = scale.clone();
     let arms = scale.axes.iter_mut().filter(|axis| axis.name == ARM);
@@ -238,7 +239,7 @@ fn with_control(scale: &Scale) -> Scale {
     scale
 }
 
-/// The quick form may lack values that expectations name.
+/// The quick form may lack values to which expectations refer.
 fn expected_here(experiment: &Experiment, scale: &Scale) -> Vec<Expectation> {
     let has = |name: &str, value: &Value| {
         scale.axes.iter().any(|a| a.name == name && a.points.iter().any(|p| to_json(&p.value) == *value))
@@ -259,7 +260,7 @@ fn cell(
     let settled = settled(kind, options.clone()).map_err(|e| refuse(&e))?;
     let (mut load, host) = (settled.load, settled.host);
     if let Load::Storage(load) = &mut load {
-        // An experiment file from another author can name any file, so that only the command line can permit overwriting.
+        // An experiment file from another author can name any file, so only the command line may permit overwriting.
         load.allow_write = target.allow_write;
         if load.file.is_none() && load.uses_target() {
             load.file.clone_from(&target.path);
@@ -281,7 +282,7 @@ fn cell(
     Ok(Cell { number, label: label(&params, points), params, options, load, target: below, host, untestable })
 }
 
-/// The kernel would also reject it, but only at the first I/O of each cell.
+/// The kernel would reject this as well, but only at the first I/O of each cell.
 fn no_poll_queues(load: &LoadOptions, host: &Conditions, target: Option<&measurement::Target>) -> Option<String> {
     let polls = load.ring.split(',').any(|flag| flag.trim() == "iopoll") && load.uses_target();
     let target = target.filter(|t| polls && host.poll_queues.is_none_or(|n| n == 0) && t.poll_queues == Some(0))?;
@@ -297,7 +298,7 @@ impl Plan {
         self.cells.iter().filter(|c| c.untestable.is_none())
     }
 
-    /// Arms with the settings of this one and further ones. If this one hangs, they hang too.
+    /// Arms with a superset of this arm's settings, which hang if this arm hangs.
     pub fn with_settings_of(&self, arm: &str) -> Vec<&str> {
         let options = |name: &str| {
             self.cells.iter().find(|cell| cell.params.get(ARM).is_some_and(|a| a == name)).map(|cell| &cell.options)
@@ -318,7 +319,7 @@ impl Plan {
         self.arms.iter().filter(is_with).map(String::as_str).collect()
     }
 
-    /// The assumed direction of a program's metrics, if guessed.
+    /// The guessed directions of a program's metrics, if any.
     pub fn directions(&self) -> Option<String> {
         self.cells.iter().find_map(|cell| match &cell.load {
             Load::Program(program) => program.directions(),
@@ -340,7 +341,7 @@ impl Plan {
                 Ends::AtCount(n) => counted_ios = counted_ios.saturating_add(n.saturating_mul(self.repeats.into())),
                 Ends::After(runtime) => one += runtime,
                 Ends::ByItself => match self.each {
-                    // It contains the overhead.
+                    // A measured duration includes the overhead.
                     Some(each) => one = each,
                     None => runs += u64::from(self.repeats),
                 },
@@ -353,7 +354,7 @@ impl Plan {
         Estimate { stated: (block * self.repeats).min(budget.max(least)), least, counted_ios, runs }
     }
 
-    /// Files and devices that its loads create or write to, each once.
+    /// Files and devices that the loads create or overwrite, without duplicates.
     pub fn written(&self) -> Vec<Written> {
         let mut all: Vec<Written> = Vec::new();
         for load in self.testable().filter_map(|cell| cell.load.storage()).filter(|load| load.uses_target()) {
@@ -379,7 +380,7 @@ impl Plan {
         all
     }
 
-    /// Refuses a plan that would overwrite a file without `--allow-write`.
+    /// Rejects a plan that would overwrite a file without `--allow-write`.
     pub fn check_leave(&self) -> Result<()> {
         let Some(refused) = self.written().into_iter().find(|w| w.exists && !w.allowed) else { return Ok(()) };
         let is_in_file = self.cells.iter().any(|cell| cell.options.get("allow-write") == Some(&true.into()));
@@ -390,7 +391,7 @@ impl Plan {
         ))
     }
 
-    /// Properties that must match for a resume: those of the measurements, not descriptions.
+    /// The properties that must match for a resume: those that affect measurements, not descriptions.
     pub fn key(&self) -> String {
         let of = |c: &Cell| json!({"label": c.label, "options": c.options, "untestable": c.limit()});
         let cells: Vec<Value> = self.cells.iter().map(of).collect();
@@ -403,18 +404,18 @@ impl Plan {
         key.to_string()
     }
 
-    /// Time limit of a search in seconds.
+    /// A search's time limit, in seconds.
     pub fn search_s(&self) -> Option<f64> {
         let part = self.budget.and_then(|budget| budget.search).map(|time| time.as_secs_f64());
         self.searches().map(|search| part.unwrap_or(search.budget_s))
     }
 
-    /// The objective; `None`: not a search, for example a confirmation.
+    /// The objective; `None` if the run is not a search, for example a confirmation.
     pub fn searches(&self) -> Option<&SearchRecord> {
         self.search.as_ref().filter(|search| search.is_search())
     }
 
-    /// The run before its first measurement.
+    /// The run's record before its first measurement.
     pub fn record(&self, seed: u32, started_unix_s: u64) -> RunRecord {
         RunRecord {
             schema: SCHEMA.into(),
@@ -455,7 +456,8 @@ impl Plan {
 }
 
 impl Cell {
-    /// For the key: the reason why a cell is not measured. For a program only the fact, since the reason contains varying numbers.
+    /// For the key: whether and why a cell is not measured. For a program only whether, because its reasons contain
+    /// varying numbers.
     fn limit(&self) -> Value {
         match (&self.untestable, &self.load) {
             (None, _) => Value::Null,
@@ -490,7 +492,7 @@ pub fn difference(stored: &str, wanted: &str) -> String {
     }
 }
 
-/// An absolute path for the plan, since the working directory can change before a resume.
+/// Makes a path absolute, because the working directory may change before a resume.
 pub fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path)
         .map_err(|e| Error::input(format!("cannot use {}", path.display()), "give an absolute path").because(e))

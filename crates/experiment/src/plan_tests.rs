@@ -35,7 +35,7 @@ fn two_cpus() -> Facts<'static> {
     interrupts_on(&[1])
 }
 
-/// Two CPUs, and a disk whose interrupts arrive on some of them.
+/// Two CPUs, and a disk that interrupts `cpus`.
 fn interrupts_on(cpus: &[u32]) -> Facts<'static> {
     let interrupt = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: cpus.to_vec() };
     let target = measurement::Target { interrupts: vec![interrupt], ..Default::default() };
@@ -85,7 +85,7 @@ fn an_exclusive_option_of_an_arm_overrides_the_fixed_one() {
         p.cells[..2].iter().map(|c| (load(c).buffered, load(c).direct)).collect::<Vec<_>>(),
         [(true, false), (false, true)]
     );
-    // Two parameters do not override each other.
+    // Two parameters must not override each other.
     let e = planned("depth = [1, 4]", "count = [1, 4]\nwait = [\"block\"]").unwrap();
     assert!(e.cells.iter().all(|c| load(c).runtime.is_none()));
     let two = "direct = [false, true]\nbuffered = [false, true]";
@@ -130,7 +130,7 @@ fn cells_that_this_host_cannot_run_keep_their_reason() {
     let all = untestable(&interrupts_on(&[0, 1]));
     assert_eq!(all.len(), 24);
     assert!(all.iter().all(|(cpus, why)| cpus == "non-irq" && why.contains("every online CPU takes")), "{all:?}");
-    // Unknown facts are not guessed.
+    // Unknown facts are not assumed.
     assert_eq!(untestable(&interrupts_on(&[])).len(), 48);
     assert_eq!(untestable(&Facts { below: &|_| None, ..two_cpus() }).len(), 48);
 }
@@ -142,7 +142,7 @@ fn the_target_of_a_cell_decides_its_cpus_and_legality() {
         .replace("[load]", "[host]\nscheduler = \"none\"\n[load]\ncpus = \"irq\"")
         .replace("name = \"default\"", "name = \"default\"\nfile = \"/dev/vdb\"")
         .replace("name = \"coop_taskrun\"", "name = \"coop_taskrun\"\nfile = \"/dev/loop0\"");
-    // Each disk has its interrupt on a separate CPU; the loop device has none.
+    // Each disk interrupts a different CPU; the loop device has no interrupts.
     let below = |load: &LoadOptions| {
         let path = load.file.clone()?;
         let vdb = TargetInterrupt { irq: 40, name: "virtio3-req.0".into(), cpus: vec![0] };
@@ -216,7 +216,7 @@ fn the_key_of_a_program_has_the_dropped_arms_without_their_reasons() {
     };
     assert_eq!(dropped("none was delivered for 5.10 s"), dropped("none was delivered for 5.07 s"));
     assert_ne!(dropped("it stalled"), p.key());
-    // For other loads, the reason concerns the machine and does not vary.
+    // For other loads, the reason concerns the machine and is constant.
     let of_disk = |why: &str| {
         let mut p = two_by_two();
         p.cells[1].untestable = Some(why.into());
@@ -225,7 +225,7 @@ fn the_key_of_a_program_has_the_dropped_arms_without_their_reasons() {
     assert_ne!(of_disk("no poll queues"), of_disk("no such scheduler"));
 }
 
-/// A program as-is, with SQPOLL, and with SQPOLL and further settings.
+/// A program as-is, with SQPOLL, and with SQPOLL plus further settings.
 pub fn of_a_program() -> Plan {
     let text = "name = \"n\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nkind = \"program\"\nrepeats = 40\ncontrol = false\n\
                 [load]\nprogram = [\"true\"]\n[[arm]]\nname = \"as-is\"\n[[arm]]\nname = \"cpus 0\"\ncpus = \"0\"\n\

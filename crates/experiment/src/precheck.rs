@@ -1,5 +1,5 @@
-//! Trials of a program before the measurement: one traced run as-is, the legality of the arms, and one traced run of
-//! each legal arm. An arm that fails in the kernel or the program is reported with the reason and not measured.
+//! Tries a program before measuring it: one traced as-is run, a validity check of the arms, and one traced run per
+//! valid arm. An arm that fails in the kernel or in the program is reported with the reason, and not measured.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,17 +24,17 @@ use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 use iotrail_supervise::change::Params;
 use iotrail_supervise::{rules, supervisor};
 
-/// Time limit of a run: this factor times the previous run, plus this time.
+/// Maximum duration of a run: this multiple of the previous run, plus the time below.
 const LONGER: u32 = 20;
 const AT_LEAST: Duration = Duration::from_secs(10);
 /// Approximate overhead of a timed run.
 const BESIDE_A_RUN: Duration = Duration::from_millis(150);
-/// Share of requests with a changed opcode above which the program took a different code path.
+/// If a larger share of requests changed their opcode, the program took a different code path.
 const MIX: f64 = 0.1;
-/// Allowed share of completions with errors in addition to the as-is run.
+/// Maximum share of completions with errors beyond that of the as-is run.
 const ERRORS: f64 = 0.01;
 
-/// Progress: the result of an arm.
+/// Reports progress: an arm's trial result.
 pub type Tell<'a> = &'a mut dyn FnMut(&TriedArm);
 
 /// The as-is run.
@@ -42,12 +42,12 @@ struct AsIs<'p> {
     name: &'p str,
     options: &'p ProgramOptions,
     run: Run,
-    /// Results of the probes; `None`: not traced.
+    /// Trace; `None` if not traced.
     trace: Option<TraceRecord>,
     expected: Expected,
 }
 
-/// Tries all arms of the plan; cells of excluded arms become untestable. `None`: stopped.
+/// Tries all arms of the plan; cells of excluded arms become untestable. Returns `None` if stopped.
 pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Option<(Vec<TriedArm>, Expected)>> {
     let arms: Vec<(String, ProgramOptions)> = firsts(plan);
     let Some(((base, options), others)) = arms.split_first() else { return Ok(None) };
@@ -94,7 +94,7 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
             _ => t.dropped.clone(),
         });
         cell.untestable = cell.untestable.take().or(why);
-        // The control is the first arm.
+        // The control repeats the first arm.
         let of = of.or(tried.first());
         if let (Load::Program(options), Some(of)) = (&mut cell.load, of)
             && options.change.is_none()
@@ -105,13 +105,13 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
     Ok(Some((tried, as_is.expected)))
 }
 
-/// An arm that is not run, since an arm with a subset of its settings hung.
+/// An arm that is not tried because an arm with a subset of its settings hung.
 pub fn like_hung(arm: TriedArm, hung: &TriedArm) -> TriedArm {
     let dropped = Some(format!("{} hung with the same settings", hung.name));
     TriedArm { dropped, hang: hung.hang.clone(), ..arm }
 }
 
-/// Its first run. `None`: stopped.
+/// The as-is trial. Returns `None` if stopped.
 fn look_as_is<'p>(
     name: &'p str,
     options: &'p ProgramOptions,
@@ -127,10 +127,10 @@ fn look_as_is<'p>(
         usable => usable?,
     }
     let (wall, trial) = (Duration::from_nanos(run.wall_ns), began.elapsed());
-    // The probes of a trial need additional time.
+    // A trial takes additional time for the probes.
     let each = if options.watch == Watched::OnePerArm { trial.min(wall + BESIDE_A_RUN) } else { trial };
     let patient = wall * LONGER + AT_LEAST;
-    // A hanging arm must leave time for the others.
+    // An arm that hangs must leave time for the others.
     let in_all = plan.budget.map_or(patient, |budget| patient.min(budget.left() / 8).max(wall * 3));
     let patience = Patience { stall: options.stall, idle: None, in_all: Some(in_all) };
     let expected = Expected { exit_status: run.exit_status, patience, trial, each };
@@ -139,7 +139,7 @@ fn look_as_is<'p>(
     Ok(Some((arm, AsIs { name, options, run, trace, expected })))
 }
 
-/// Judges another arm, then runs it. `None`: stopped.
+/// Checks another arm, then runs it. Returns `None` if stopped.
 fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBool) -> Result<Option<TriedArm>> {
     let rings = as_is.trace.as_ref().map_or(&[][..], |t| t.rings.as_slice());
     let arm = judged(name, options, rings, &as_is.run);
@@ -150,7 +150,8 @@ fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBoo
         let dropped = Some("it changes nothing: the program requests these settings".to_owned());
         return Ok(Some(TriedArm { dropped, ..arm }));
     }
-    // With other flags it computes as long as before. The as-is run had no longer pause than its time.
+    // With other flags, the program computes for as long as before. No pause in the as-is run was longer than the run
+    // itself.
     let idle =
         is_same_program(options, as_is.options).then(|| options.stall + Duration::from_nanos(as_is.run.wall_ns) * 2);
     match once(options, Patience { idle, ..as_is.expected.patience }, stop) {
@@ -167,24 +168,24 @@ fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBoo
     }
 }
 
-/// Only the rings' settings differ from the as-is arm's, and all rings requested them.
+/// Whether the arm only changes ring settings, and all rings of the as-is run already used them.
 fn changes_nothing(options: &ProgramOptions, as_is: &AsIs<'_>) -> bool {
     let rings = &as_is.run.rings;
     let same = ProgramOptions { change: as_is.options.change, ..options.clone() } == *as_is.options;
     same && !rings.is_empty() && rings.iter().all(|ring| options.change.apply(ring.asked) == ring.asked)
 }
 
-/// `None`: stopped.
+/// Returns `None` if stopped.
 fn once(options: &ProgramOptions, patience: Patience, stop: &AtomicBool) -> Result<Option<Run>> {
     let watched = options.watch != Watched::None;
     let run = run(options, 0, watched, patience, stop)?;
     Ok(Some(run).filter(|r| r.end != Ended::Stopped && !stop.load(Ordering::Relaxed)))
 }
 
-/// CPU use of the program below which a polling thread cannot save CPU time.
+/// Below this CPU usage of the program, a polling thread cannot save CPU time.
 const WORTH_POLLING: f64 = 0.05;
 
-/// For a search: excludes arms that are pointless according to the trace, with the reason.
+/// For a search: excludes arms that the trace shows to be pointless, with the reason.
 pub fn spare(plan: &mut Plan) {
     let Some(seen) = plan.tried.first().and_then(|t| t.watched.as_ref()) else { return };
     let Some(cpu) = seen.cpu_per_io_ns else { return };
@@ -207,13 +208,13 @@ fn seen(arm: TriedArm, run: &Run) -> TriedArm {
 
 fn arm_of(cell: &Cell) -> &str {
     match cell.params.get(ARM).and_then(serde_json::Value::as_str) {
-        // The control is the first arm again.
+        // The control repeats the first arm.
         Some(CONTROL) | None => "",
         Some(arm) => arm,
     }
 }
 
-/// Each arm with the options of its first cell, in order.
+/// Each arm with its first cell's options, in order.
 fn firsts(plan: &Plan) -> Vec<(String, ProgramOptions)> {
     let of = |arm: &String| {
         let cell = plan.cells.iter().find(|c| arm_of(c) == arm)?;
@@ -225,7 +226,7 @@ fn firsts(plan: &Plan) -> Vec<(String, ProgramOptions)> {
     plan.arms.iter().filter_map(of).collect()
 }
 
-/// Whether the as-is run can be measured.
+/// Checks whether the as-is run is measurable.
 fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> Result<()> {
     // The file may have been written in the meantime.
     input::no_pipe()?;
@@ -233,7 +234,7 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
     if let Ended::Stuck(why) = &r.end {
         return Err(Error::input(format!("{name}, unmodified: {why}"), "use a load that ends, or increase --stall"));
     }
-    // Its time is only the startup time, and its background processes are killed before they finish.
+    // The measured time would only be the startup time, and background processes are killed before they finish.
     let is_left = |pid: u32| r.background.iter().any(|(left, _)| *left == pid);
     if changes_rings(plan) && !r.background.is_empty() && r.rings.iter().all(|ring| is_left(ring.tgid)) {
         let left: Vec<String> = r.background.iter().map(numbered).collect();
@@ -251,7 +252,7 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
             )
         })?;
     }
-    // A program that fails early looks fast. A metric or a check can prove that its exit status is normal.
+    // A program that fails early looks fast, unless a metric or a check proves that its exit status is normal.
     if r.exit_status != 0 && options.metrics.is_empty() && options.check.is_none() {
         return Err(Error::input(
             format!("{name}, unmodified, exited with status {} ({})", r.exit_status, said_last(r)),
@@ -275,7 +276,7 @@ fn changes_rings(plan: &Plan) -> bool {
     plan.cells.iter().any(|c| matches!(&c.load, Load::Program(o) if !o.change.is_none()))
 }
 
-/// Judges an arm before its run, by the kernel's rules and the as-is run.
+/// Checks an arm before its run, by the kernel's rules and the as-is run.
 fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run) -> TriedArm {
     let mut arm = TriedArm::new(name);
     let change = options.change;
@@ -348,14 +349,14 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
     arm
 }
 
-/// It polls the ring, or waits with poll or an eventfd. A program never waits for completions that its submission posts, so they
-/// show nothing.
+/// Whether the ring is polled, or waited for with poll or an eventfd. Completions posted during submission prove
+/// nothing, because the program never waits for them.
 fn polls(ring: &RingRecord) -> bool {
     let is_late = ring.vehicles.iter().any(|v| v.vehicle != DeliveryPath::Inline && v.completions > 0);
     is_late && ring.threads.as_ref().is_none_or(|t| t.waiting.is_none())
 }
 
-/// The reason why its run is not comparable with the as-is run; `None`: it is.
+/// Why the run is not comparable with the as-is run; `None` if it is.
 fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<String> {
     let (base, expected) = (as_is.name, &as_is.expected);
     if let Ended::Stuck(why) = &r.end {
@@ -371,7 +372,7 @@ fn other_than(r: &Run, options: &ProgramOptions, as_is: &AsIs<'_>) -> Option<Str
         return Some(why);
     }
     let trace = r.trace.as_deref()?;
-    // A different command or environment may do its I/O differently, which is the purpose of the comparison.
+    // A different command or environment may do different I/O, which is then the purpose of the comparison.
     if !is_same_program(options, as_is.options) {
         return None;
     }
@@ -396,7 +397,7 @@ fn is_same_program(a: &ProgramOptions, b: &ProgramOptions) -> bool {
     (&a.argv, &a.server, &a.env) == (&b.argv, &b.server, &b.env)
 }
 
-/// None of its rings has the flags of the arm.
+/// Reports that no ring has the arm's flags.
 fn as_asked(r: &Run) -> Option<String> {
     let first = r.rings.first()?.left_as_asked.as_ref()?;
     r.rings.iter().all(|ring| ring.left_as_asked.is_some()).then(|| first.clone())
@@ -406,7 +407,7 @@ fn error_share(trace: &TraceRecord) -> f64 {
     trace.total.errors as f64 / trace.total.ios.max(1) as f64
 }
 
-/// The share of requests with changed opcodes, and the opcode with the largest change.
+/// The share of requests with changed opcodes, and the opcode that changed most.
 fn mix(a: &[(String, u64)], b: &[(String, u64)]) -> (f64, String) {
     let all = |of: &[(String, u64)]| of.iter().map(|(_, n)| n).sum::<u64>().max(1) as f64;
     let (all_a, all_b) = (all(a), all(b));

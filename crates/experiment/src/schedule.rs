@@ -1,5 +1,6 @@
-//! The order of a run: repeats are blocks, and each block contains all cells once in a random order. Drift during a run
-//! (temperature, a neighbour, the disk's housekeeping) then affects all arms equally, and each block is a set of pairs.
+//! The order of a run: repeats are blocks, and each block contains every cell once in random order. Drift during a run
+//! (temperature, a neighbour, background work in the disk) then affects all arms equally, and each block is a set of
+//! pairs.
 
 use iotrail_stats::random::SplitMix64;
 pub use iotrail_stats::random::fresh_seed;
@@ -7,17 +8,17 @@ pub use iotrail_stats::random::fresh_seed;
 /// One planned measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot {
-    /// The block, from 1.
+    /// The block, 1-based.
     pub repeat: u32,
     /// Index of the cell in the plan.
     pub cell: u32,
 }
 
-/// All slots of a run. A seed gives the same order in all versions.
+/// All slots of a run. A given seed produces the same order in all versions.
 pub fn order(cells: &[u32], repeats: u32, seed: u32) -> Vec<Slot> {
     let mut slots = Vec::with_capacity(cells.len() * repeats as usize);
     for repeat in 1..=repeats {
-        // Each block has its own random stream, so that the first blocks do not depend on the number of repeats.
+        // Each block has a random stream of its own, so the first blocks do not depend on the number of repeats.
         let mut random = SplitMix64::new((u64::from(seed) << 32) | u64::from(repeat));
         let mut block = cells.to_vec();
         for i in (1..block.len()).rev() {
@@ -28,14 +29,15 @@ pub fn order(cells: &[u32], repeats: u32, seed: u32) -> Vec<Slot> {
     slots
 }
 
-/// The seed of the loads in one block: all arms of a block do the same I/Os in the same order; other blocks do different ones.
+/// The seed of a block's loads: all arms of a block do the same I/Os in the same order, and different blocks do
+/// different I/Os.
 pub fn load_seed(seed: u32, repeat: u32) -> u32 {
     // Independent of the stream for the block's order.
     SplitMix64::new(((u64::from(seed) << 32) | u64::from(repeat)) ^ 0x6c6f_6164_6c6f_6164).draw() as u32
 }
 
-/// An environment variable for a measured program. The size of the environment moves the program's stack,
-/// which alone can change its speed. It differs between blocks and is the same for all arms of a block.
+/// An environment variable for a measured program. The environment's size moves the program's stack, which alone can
+/// change its speed. The size varies between blocks, but all arms of a block have the same.
 pub fn padding(load_seed: u32) -> (&'static str, String) {
     ("IOTRAIL_PADDING", "x".repeat(SplitMix64::new(u64::from(load_seed) ^ 0x7061_6464).below(4096) as usize))
 }
@@ -76,7 +78,7 @@ mod tests {
             *seen.entry([block[0].cell, block[1].cell, block[2].cell]).or_insert(0) += 1;
         }
         assert_eq!(seen.len(), 6);
-        // 1000 expected each, standard deviation 29.
+        // 1,000 each are expected, with a standard deviation of 29.
         assert!(seen.values().all(|n| (880..=1120).contains(n)), "{seen:?}");
     }
 

@@ -1,4 +1,4 @@
-//! The scratch file that is used if no target is specified. It is kept, so that the next run need not write it again.
+//! The scratch file used if no target is specified. It is kept so that the next run does not have to write it again.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,13 @@ use iotrail_base::folders::TARGET_VARIABLE;
 use iotrail_base::folders::own;
 use iotrail_base::units::Bytes;
 
-/// The path in the variable; `None` if it is empty.
+/// The path in the environment variable; `None` if empty.
 pub fn named() -> Option<PathBuf> {
     std::env::var_os(TARGET_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// The path of the scratch file for `size`; does not create it. The name contains the size, so that a larger run uses another file.
+/// The scratch file's path for `size`; does not create it. The name contains the size, so a larger run uses a different
+/// file.
 pub fn file(size: Bytes) -> Result<PathBuf> {
     let mut refused = Vec::new();
     for dir in places(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
@@ -33,15 +34,15 @@ pub fn file(size: Bytes) -> Result<PathBuf> {
 
 const REMEDY: &str = "specify a file on a disk with --file";
 
-/// Creates the directory of a scratch file. A write experiment overwrites an existing file of that name without --allow-write. Directory
-/// and file must therefore belong to this user and must not be symbolic links of other users.
+/// Creates a scratch file's directory. A write experiment overwrites an existing file with that name without
+/// --allow-write, so directory and file must belong to this user and must not be other users' symlinks.
 pub fn make_folder(file: &Path) -> Result<()> {
     let Some(dir) = file.parent() else { return Ok(()) };
     own::make(dir, REMEDY)?;
     own::check_file(file, REMEDY)
 }
 
-/// In order of preference. The XDG base directory specification requires ignoring a relative XDG_CACHE_HOME.
+/// In order of preference. The XDG base directory specification requires that a relative XDG_CACHE_HOME be ignored.
 fn places(cache_home: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> {
     let absolute = |p: &PathBuf| p.is_absolute();
     let cache = cache_home.map(PathBuf::from).filter(absolute);
@@ -49,7 +50,7 @@ fn places(cache_home: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf> 
     cache.into_iter().map(|c| c.join("iotrail")).chain([PathBuf::from("/var/tmp/iotrail")]).collect()
 }
 
-/// Whether a file can be created there; rejects file systems in memory, which have no disk.
+/// Whether a file can be created there. Rejects in-memory file systems, which have no disk.
 fn usable(dir: &Path) -> std::result::Result<(), String> {
     let there = dir.ancestors().find(|d| d.is_dir()).ok_or("it does not exist")?;
     let why = |e: Errno| std::io::Error::from(e).to_string();

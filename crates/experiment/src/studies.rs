@@ -5,7 +5,7 @@ use super::file::{Experiment, parse};
 use iotrail_answer::reproduce::study::{Part, Study};
 use iotrail_base::error::{Error, Result};
 
-/// The file of a study, and the files of its parts.
+/// A study's file, and the files of its parts.
 struct Files {
     study: &'static str,
     text: &'static str,
@@ -43,7 +43,7 @@ pub fn find(name: &str) -> Result<Study> {
         .map_err(|e| Error::internal(format!("experiments/reproduce/{name}.toml: {}", e.message())))
 }
 
-/// The experiment of a part.
+/// The experiment of a study's part.
 pub fn experiment(study: &Study, part: &Part) -> Result<Experiment> {
     let files = ALL.iter().find(|files| files.study == study.name);
     let text = files.and_then(|files| files.parts.iter().find(|(name, _)| *name == part.name));
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::file::{Axis, to_json};
 
-    /// Number of cells of the plan with these values.
+    /// Number of the plan's cells with these values.
     fn cells(axes: &[Axis], at: &Place) -> usize {
         assert!(at.keys().all(|name| axes.iter().any(|a| a.name == *name)), "{at:?}");
         let of_axis = |axis: &Axis| match at.get(&axis.name) {

@@ -1,4 +1,4 @@
-//! Probes around any load: attaches them if requested and possible, and converts their results for the measurement.
+//! Probes around any kind of load: attaches them if requested and possible, and converts their results.
 
 use super::follow;
 use iotrail_answer::warnings::doubt;
@@ -11,7 +11,7 @@ use iotrail_schema::measurement::{
     DeliveryPathCount, Interrupt, Ipi, Measurement, ModeSwitch, PerIo, Probe, Punts, TaskWorkBatch, Warning,
 };
 
-/// Attaches the probes according to `trace`. With `auto`, failure is a warning with the reason.
+/// Attaches the probes according to `trace`. With `auto`, a failure becomes a warning with the reason.
 pub(super) fn open<'room>(
     room: &'room mut ObjectSlot,
     subject: Subject,
@@ -32,21 +32,21 @@ pub(super) fn open<'room>(
     }
 }
 
-/// A load needs no probes.
+/// A load does not depend on the probes.
 fn or_unwatched(e: Error) -> Error {
     Error { remedy: format!("{}, or run with --trace off", e.remedy), ..e }
 }
 
-/// The load's own values.
+/// Values counted by the load itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counted {
-    /// The base of the ratios.
+    /// Divisor of the ratios.
     pub ios: u64,
-    /// Completions from the kernel; `None`: its interface reports only readiness.
+    /// Completions from the kernel; `None` if its interface reports only readiness.
     pub completions: Option<u64>,
-    /// Whether each completion has an event: buffered native AIO is synchronous and has none.
+    /// Whether each completion has an event. Buffered native AIO is synchronous and has none.
     pub leave_events: bool,
-    /// System calls, if the load counts them itself (exact). `None`: counted by the probes, or not at all.
+    /// Exact system call count if the load counts them itself; `None` if only the probes do, or nothing does.
     pub syscalls: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct ProbeFigures {
     probe: Probe,
 }
 
-/// The BPF programs for completions, including native AIO on a file system.
+/// The BPF programs that observe completions, including native AIO on a file system.
 const SEE_COMPLETIONS: [&str; 7] = [
     "ring_complete",
     "follow_complete",
@@ -75,8 +75,8 @@ const SEE_COMPLETIONS: [&str; 7] = [
 ];
 
 impl ProbeFigures {
-    /// `observed`: `None` without probes. If the probes saw fewer than half of the completions, they traced something else than this load,
-    /// and all counts are invalid; with `Trace::On` that is an error.
+    /// `observed`: `None` without probes. If the probes observed fewer than half of the completions, they traced
+    /// something other than this load, and all counts are invalid; with `Trace::On` that is an error.
     pub fn of(observed: Option<Observed>, counted: Counted, trace: Trace) -> Result<Self> {
         let syscalls = counted.syscalls.or(observed.as_ref().and_then(|o| o.syscalls));
         let ratio = |n: Option<u64>| n.filter(|_| counted.ios > 0).map(|n| n as f64 / counted.ios as f64);
@@ -101,7 +101,7 @@ impl ProbeFigures {
             let what = format!("the probes saw {} of the load's {had} completions", o.seen);
             return match trace {
                 Trace::On => Err(Error::machine(what, "run it with --trace off, and report this as a bug")),
-                // The load's own count of system calls stays valid.
+                // The load's own system call count remains valid.
                 _ => {
                     Ok(ProbeFigures { per_io: PerIo { syscalls: ratio(counted.syscalls), ..PerIo::default() }, ..seen })
                 }
@@ -126,7 +126,7 @@ impl ProbeFigures {
         Ok(seen)
     }
 
-    /// Adds it to the measurement.
+    /// Adds the results to the measurement.
     pub fn tell(self, m: &mut Measurement) {
         m.vehicles = self.vehicles;
         m.per_io = self.per_io;

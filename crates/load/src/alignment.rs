@@ -1,4 +1,4 @@
-//! Alignment of addresses and lengths for direct I/O.
+//! Address and length alignment for direct I/O.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::device;
 use super::refusal::{cannot, no_direct};
 use super::spec::LoadSpec;
 
-/// O_DIRECT needs whole logical blocks, and memory with the device's alignment.
+/// O_DIRECT requires complete logical blocks, and memory aligned as the device demands.
 pub fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) -> Result<()> {
     let (memory, offset) = match direct_alignment(file) {
         Some(a) => a,
@@ -44,10 +44,10 @@ pub fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) 
     Ok(())
 }
 
-/// Alignment of memory and of offsets and lengths for O_DIRECT (statx STATX_DIOALIGN, Linux 6.1); 0: no direct I/O;
-/// `None`: not reported by the kernel or the file system.
+/// Alignment of memory, and of offsets and lengths, for O_DIRECT (statx STATX_DIOALIGN, Linux 6.1). 0: no direct I/O.
+/// `None` if the kernel or file system does not report it.
 fn direct_alignment(file: &File) -> Option<(u32, u32)> {
-    // An empty name means the descriptor itself.
+    // An empty name refers to the descriptor itself.
     let s = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let told = StatxFlags::from_bits_retain(s.stx_mask).contains(StatxFlags::DIOALIGN);
     told.then_some((s.stx_dio_mem_align, s.stx_dio_offset_align))

@@ -1,8 +1,8 @@
 //! A job with a separate reaping thread.
 //!
-//! The submitting thread generates and submits I/Os, and gets its slots back through a ring of indices; the reaping thread polls,
-//! counts, and returns slots. Each sleeps only if it is idle and `--wait block` is set, on a futex that
-//! the other wakes; these system calls are counted with the engine's.
+//! The submitting thread generates and submits I/Os, and receives free slots through a ring of indices. The reaping
+//! thread polls, counts, and returns slots. Either sleeps only if it is idle and `--wait block` is set, on a futex that
+//! the other wakes; these system calls are added to the engine's.
 
 mod link;
 #[cfg(test)]
@@ -24,7 +24,7 @@ use super::scratch::Pages;
 use crate::engine::{Reaper, Submitter};
 use iotrail_base::error::{Error, Result};
 
-/// Runs a job's two threads; the calling one submits. `left` is set to the I/Os that could not be reaped.
+/// Runs a job's two threads; the calling thread submits. Sets `left` to the number of I/Os that could not be reaped.
 #[allow(clippy::too_many_arguments)]
 pub fn run<S: Submitter, R: Reaper>(
     shared: &Shared,

@@ -1,4 +1,4 @@
-//! The I/O buffers of one job: page-aligned, one per slot, faulted in before anything is measured.
+//! A job's I/O buffers: page-aligned, one per slot, faulted in before measurement.
 
 use std::io;
 use std::ptr::NonNull;
@@ -10,11 +10,11 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::mapping::Mapping;
 use iotrail_stats::random::SplitMix64;
 
-/// The page size that buffers are aligned to; a multiple of every logical block size in use.
+/// Buffer alignment; a multiple of every logical block size in use.
 pub(crate) const PAGE: usize = 4096;
 
-/// Refuses buffers that exceed the machine's memory: they are faulted in immediately, and with too many the kernel kills a
-/// process of its choice. Nothing is refused if the free memory is unknown.
+/// Rejects buffers that exceed the available memory, because they are faulted in immediately, and the OOM killer might
+/// choose any process. Accepts all sizes if the available memory is unknown.
 pub fn check_room(jobs: u32, slots: u32, block_bytes: u32) -> Result<()> {
     let bytes = u128::from(jobs) * u128::from(slots) * (block_bytes as usize).next_multiple_of(PAGE) as u128;
     let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|m| available_kib(&m));
@@ -32,21 +32,21 @@ fn available_kib(meminfo: &str) -> Option<u64> {
     meminfo.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-/// Anonymous memory, owned by its worker.
+/// Anonymous memory, owned by the job's thread.
 pub struct Buffers {
     memory: Memory,
-    /// Unmapped when this is dropped: by the engines' contract no I/O is in flight then (else [`leak`](Self::leak) was called).
+    /// Unmapped on drop. By the engines' contract no I/O is in flight then, unless [`leak`](Self::leak) was called.
     _mapping: Mapping,
 }
 
 impl Buffers {
-    /// Memory for `slots` blocks. Errors: not enough memory.
+    /// Allocates `slots` blocks. Fails if memory is insufficient.
     pub fn new(slots: u32, block_bytes: u32) -> io::Result<Self> {
         Self::after(0, slots, block_bytes)
     }
 
-    /// The same, after up to 15 unused pages: so the seed, not the order in which a process maps its memory, decides which blocks
-    /// share a cache set or a huge page.
+    /// The same after up to 15 unused pages, so that the seed, not the order of the process's mappings, determines
+    /// which blocks share a cache set or a huge page.
     pub(crate) fn placed(slots: u32, block_bytes: u32, seed: u64) -> io::Result<Self> {
         Self::after(SplitMix64::new(seed ^ 0x6275_6666).below(16) as usize, slots, block_bytes)
     }
@@ -65,7 +65,7 @@ impl Buffers {
         self.memory
     }
 
-    /// Gives the memory up for good: an I/O that could not be reaped may still write to it.
+    /// Leaks the memory permanently, because an unreaped I/O may still write to it.
     pub fn leak(self) {
         std::mem::forget(self);
     }
@@ -87,7 +87,7 @@ mod tests {
         assert!((0..16).all(|lead| leads.contains(&lead)), "{leads:?}");
         let placed = Buffers::placed(3, 512, 5).unwrap();
         assert_eq!(placed.memory().address(0) as usize % PAGE, 0);
-        // SAFETY: the last byte of the last block, in the mapping.
+        // SAFETY: the last 512 bytes of the last block, within the mapping.
         unsafe { placed.memory().address(2).add(511).write(1) };
     }
 

@@ -1,14 +1,14 @@
 //! The clock of the hot loop.
 //!
-//! The processor's counter if the kernel itself uses it: x86's invariant time-stamp counter (current_clocksource is
-//! `tsc`), arm64's generic timer (`arch_sys_counter`, whose `cntvct_el0` the vDSO also reads). A stamp costs a few ns and no system
-//! call. Otherwise CLOCK_MONOTONIC. A stamp is a number of *ticks*, which is converted
-//! to nanoseconds only when it is recorded.
+//! Uses the processor's counter if the kernel itself uses it as clock source: x86's invariant time-stamp counter
+//! (current_clocksource is `tsc`), or arm64's generic timer (`arch_sys_counter`; the vDSO also reads `cntvct_el0`). A
+//! timestamp costs a few ns and no system call. Otherwise uses CLOCK_MONOTONIC. A timestamp is a number of *ticks*,
+//! converted to nanoseconds only when it is recorded.
 //!
-//! **Error**: the counter's rate is measured once, over 20 ms against CLOCK_MONOTONIC, with both ends read within some
-//! 100 ns: 10 parts per million. On x86 stamps are not serialising: the processor may take one a few ns early or late. An arm64
-//! processor may read its counter before an earlier load has completed, by up to a cache miss; there `isb` waits for earlier instructions, as in
-//! the vDSO.
+//! **Error**: the counter's rate is measured once, over 20 ms against CLOCK_MONOTONIC, with both ends read within about
+//! 100 ns, so its error is about 10 parts per million. x86 timestamps are not serialising, so they may be a few ns
+//! early or late. An arm64 processor may read its counter before an earlier load has completed, which makes it early by
+//! up to a cache miss; `isb` waits for earlier instructions there, as in the vDSO.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -21,7 +21,7 @@ enum Source {
     Monotonic,
 }
 
-/// The counter, by the kernel's name of the clock source and by ours.
+/// The kernel's name of the clock source, and the name in measurements.
 #[cfg(target_arch = "x86_64")]
 const COUNTER: (&str, &str) = ("tsc", "tsc");
 #[cfg(target_arch = "aarch64")]
@@ -34,7 +34,7 @@ fn counter() -> u64 {
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
-    // SAFETY: the same; where the kernel keeps it from programs (an erratum), reading it is emulated.
+    // SAFETY: as above. If the kernel traps it (because of an erratum), it emulates the read.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         let count: u64;
@@ -43,7 +43,7 @@ fn counter() -> u64 {
     }
 }
 
-/// A calibrated clock; copied into every thread of the load.
+/// A calibrated clock; every thread of the load has a copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     source: Source,
@@ -52,7 +52,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The best clock here; calibrated at the first call.
+    /// The best available clock; calibrated on the first call.
     pub fn get() -> Self {
         static CLOCK: OnceLock<Clock> = OnceLock::new();
         *CLOCK.get_or_init(Self::calibrate)
@@ -87,7 +87,7 @@ impl Clock {
         }
     }
 
-    /// A stamp, in ticks.
+    /// A timestamp in ticks.
     #[inline]
     pub fn now(&self) -> u64 {
         match self.source {
@@ -96,13 +96,13 @@ impl Clock {
         }
     }
 
-    /// A span of ticks in nanoseconds.
+    /// Converts ticks to nanoseconds.
     #[inline]
     pub fn ns(&self, ticks: u64) -> u64 {
         ((u128::from(ticks) * u128::from(self.ns_per_tick)) >> 32) as u64
     }
 
-    /// A span in ticks.
+    /// Converts a duration to ticks.
     pub fn ticks(&self, span: Duration) -> u64 {
         let ticks = (span.as_nanos() << 32) / u128::from(self.ns_per_tick.max(1));
         u64::try_from(ticks).unwrap_or(u64::MAX >> 1)
@@ -114,7 +114,7 @@ fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// The counter and CLOCK_MONOTONIC read together: the tightest of several tries.
+/// Reads the counter and CLOCK_MONOTONIC together: the closest pair of several attempts.
 fn pair() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..32 {
@@ -139,7 +139,7 @@ mod tests {
         let (ticks, time) = (clock.now(), Instant::now());
         std::thread::sleep(Duration::from_millis(100));
         let (ns, kernel) = (clock.ns(clock.now() - ticks), time.elapsed().as_nanos() as u64);
-        // Both ends may be parted by a preemption; a wrong rate would be off by far more.
+        // A preemption may separate both reads; a wrong rate would cause a much larger difference.
         assert!(ns.abs_diff(kernel) < kernel / 100, "{ns} ns by the clock, {kernel} ns by the kernel");
     }
 

@@ -1,4 +1,4 @@
-//! CPU lists, and threads bound to a CPU.
+//! CPU lists, and pinning threads to a CPU.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use iotrail_base::error::{Error, Result};
 use iotrail_host::procfs;
 use iotrail_schema::measurement::{Target, Warning};
 
-/// An option that names CPUs, as messages write it.
+/// How messages refer to a CPU option.
 #[derive(Clone, Copy)]
 struct Naming {
     before: &'static str,
@@ -20,7 +20,7 @@ struct Naming {
 const JOBS: Naming = Naming { before: "--cpus ", remedy: "name the CPUs", example: "--cpus 0,2-3" };
 const REAPER: Naming = Naming { before: "--reaper thread:", remedy: "name the CPU", example: "--reaper thread:0" };
 
-/// The CPUs that `--cpus` names, in order, each once: a list (`0,2-3`), `irq` or `non-irq`. Never empty.
+/// The CPUs in `--cpus`, in order and without duplicates: a list (`0,2-3`), `irq` or `non-irq`. Never empty.
 pub fn resolve(text: &str, target: Option<&Target>, online: &[u32]) -> Result<Vec<u32>> {
     if let Some(cpus) = by_interrupts(text.trim(), target, online, JOBS) {
         return cpus;
@@ -32,7 +32,7 @@ pub fn resolve(text: &str, target: Option<&Target>, online: &[u32]) -> Result<Ve
     Ok(cpus)
 }
 
-/// The CPU that `--reaper thread:` names: its number, or the first of `irq` or `non-irq`. `None`: neither.
+/// The CPU in `--reaper thread:`: its number, or the first one of `irq` or `non-irq`. `None` for other words.
 pub fn of_reaper(text: &str, target: Option<&Target>, online: &[u32]) -> Option<Result<u32>> {
     if let Some(cpus) = by_interrupts(text, target, online, REAPER) {
         return Some(cpus.map(|cpus| cpus[0]));
@@ -41,7 +41,7 @@ pub fn of_reaper(text: &str, target: Option<&Target>, online: &[u32]) -> Option<
     Some(self::online(cpu, online, "--reaper thread").map(|()| cpu))
 }
 
-/// `irq` and `non-irq`; never empty. `None`: another word.
+/// Resolves `irq` and `non-irq` to a non-empty list; `None` for other words.
 fn by_interrupts(word: &str, target: Option<&Target>, online: &[u32], naming: Naming) -> Option<Result<Vec<u32>>> {
     let Naming { before, remedy, .. } = naming;
     let wanted = match word {
@@ -80,7 +80,7 @@ fn no_interrupts(word: &str, target: Option<&Target>, Naming { before, remedy, e
     Error::machine(format!("{before}{word}: {why}"), format!("{remedy}: {example}"))
 }
 
-/// An input error if `cpu` is not online.
+/// Returns a usage error if `cpu` is offline.
 pub fn online(cpu: u32, online: &[u32], option: &str) -> Result<()> {
     if online.contains(&cpu) {
         return Ok(());
@@ -89,7 +89,7 @@ pub fn online(cpu: u32, online: &[u32], option: &str) -> Result<()> {
     Err(Error::input(format!("{option}: CPU {cpu} does not exist"), format!("use some of {there}")))
 }
 
-/// Reads `0,2-3`.
+/// Parses `0,2-3`.
 pub(crate) fn parse(list: &str) -> Result<Vec<u32>> {
     let bad = || Error::input(format!("'{list}' is not a list of CPUs"), "write 0,2-3, or irq or non-irq");
     let mut cpus = Vec::new();
@@ -108,7 +108,7 @@ pub(crate) fn parse(list: &str) -> Result<Vec<u32>> {
     Ok(cpus)
 }
 
-/// Binds the calling thread to `cpu` and reads back whether it is.
+/// Pins the calling thread to `cpu` and verifies that.
 pub fn bind(cpu: u32) -> Result<()> {
     let failed = |cause: io::Error| {
         Error::machine(format!("cannot bind a thread to CPU {cpu}"), "choose a CPU of this process's cpuset")
@@ -122,7 +122,7 @@ pub fn bind(cpu: u32) -> Result<()> {
     Ok(())
 }
 
-/// The set of this CPU and no other. Errors: it has no place in a set.
+/// A set containing only this CPU. Fails if its number does not fit into a set.
 pub(crate) fn alone(cpu: u32) -> io::Result<CpuSet> {
     if cpu as usize >= CpuSet::MAX_CPU {
         return Err(io::ErrorKind::Unsupported.into());
@@ -132,21 +132,22 @@ pub(crate) fn alone(cpu: u32) -> io::Result<CpuSet> {
     Ok(set)
 }
 
-/// Resets the calling thread's affinity to that of the process's first thread: a thread inherits the CPUs of its creator.
+/// Resets the calling thread's affinity to that of the process's first thread, because a new thread inherits its
+/// creator's affinity.
 pub(crate) fn unbind() -> Result<()> {
-    // The first thread has the process's number.
+    // The first thread's ID is the process ID.
     sched_getaffinity(Some(getpid())).and_then(|set| sched_setaffinity(None, &set)).map_err(|e| {
         Error::machine("cannot let a thread run on all CPUs", "check the limits of this process's CPUs")
             .because(io::Error::from(e))
     })
 }
 
-/// Whether the calling thread may run on `cpu` and nowhere else.
+/// Whether the calling thread may run only on `cpu`.
 pub fn is_bound(cpu: u32) -> bool {
     alone(cpu).is_ok_and(|set| sched_getaffinity(None) == Ok(set))
 }
 
-/// Threads of a load that were not left on their CPUs.
+/// Warns about threads that did not stay on their CPUs.
 pub fn unpinned(moved: u32) -> Option<Warning> {
     (moved > 0).then(|| {
         Warning::new(

@@ -1,4 +1,4 @@
-//! Block devices: claimed for writing, and how large they are.
+//! Block devices: claiming them for writes, and their sizes.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -12,9 +12,9 @@ use rustix::ioctl::{Getter, ioctl};
 use iotrail_base::error::{Error, Result};
 use iotrail_host::block::usage::user_of;
 
-/// Refuses to write to a file or block device that a mount, swap, a loop device, another layer or a running program depends on.
+/// Rejects writes to a file or block device in use by a mount, swap, a loop device, another layer or a running program.
 pub fn refuse_used(path: &Path, meta: &Metadata) -> Result<()> {
-    // Some kernels refuse the open itself, and with EPERM: the user is looked up first.
+    // Some kernels reject the open itself with EPERM, so look for a user first.
     user_of(meta).map_or(Ok(()), |by| Err(in_use(path, &by)))
 }
 
@@ -25,7 +25,7 @@ fn in_use(path: &Path, by: &str) -> Error {
     )
 }
 
-/// Claims a block device for writing, for as long as the file is open. Refused if it is in use.
+/// Claims a block device for writing until the file is closed. Fails if it is in use.
 pub fn claim(path: &Path) -> Result<File> {
     refuse_used(path, &fs::metadata(path).map_err(|e| super::refusal::cannot("look at", path, e))?)?;
     match OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path) {
@@ -35,13 +35,13 @@ pub fn claim(path: &Path) -> Result<File> {
     }
 }
 
-/// Bytes of the open device.
+/// Size of an open device in bytes.
 pub fn bytes(device: &File) -> io::Result<u64> {
     // SAFETY: it writes one u64.
     Ok(unsafe { ioctl(device, Getter::<BLKGETSIZE64, u64>::new()) }?)
 }
 
-/// Bytes of a logical block of the open device.
+/// Logical block size of an open device in bytes.
 pub fn block_bytes(device: &File) -> io::Result<u32> {
     Ok(ioctl_blksszget(device)?)
 }

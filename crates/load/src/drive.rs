@@ -1,4 +1,4 @@
-//! NVMe targets without files: a namespace's generic device, for passthrough, and a complete drive, for iotrail's own
+//! NVMe targets without files: a namespace's generic device, for passthrough, and an entire drive, for iotrail's own
 //! driver.
 
 use std::fs::{self, File, OpenOptions};
@@ -21,11 +21,11 @@ use super::device;
 use super::refusal::{cannot, check_leave, usable};
 use super::spec::LoadSpec;
 
-/// Most blocks of one command: they are counted in 16 bits.
+/// Maximum number of blocks per command, whose counter has 16 bits.
 const BLOCKS_MAX: u32 = 1 << 16;
 
-/// Called after the last I/O: flushes a drive of iotrail's own driver. The kernel flushes others. The measurement is valid even
-/// if this fails.
+/// Called after the last I/O: flushes a drive driven by iotrail's own driver, because only the kernel flushes other
+/// drives. The measurement is valid even if this fails.
 pub fn settle(passage: &Passage, spec: &LoadSpec) -> Option<Warning> {
     let Passage::Own(controller) = passage else { return None };
     let failed = if spec.writes() { controller.flush().err()? } else { return None };
@@ -40,12 +40,12 @@ pub fn is_generic(path: &Path) -> bool {
     meta.file_type().is_char_device() && fs::read_link(subsystem).is_ok_and(|s| s.ends_with("nvme-generic"))
 }
 
-/// A drive that every job can use.
+/// A drive for use by all jobs.
 pub struct Opened {
     pub passage: Passage,
-    /// One for each job, or none.
+    /// One descriptor per job, or none.
     pub fds: Vec<OwnedFd>,
-    /// Prevents mounts during writes.
+    /// Prevents mounts while the load writes.
     pub claim: Option<File>,
     pub bytes: u64,
 }
@@ -89,15 +89,15 @@ pub fn generic(spec: &LoadSpec, path: &Path) -> Result<Opened> {
     Ok(Opened { passage: Passage::Generic(namespace), fds, claim, bytes })
 }
 
-/// The generic device of a namespace that was named by its disk or a partition: by the kernel's names, if it is there.
+/// The generic device of a namespace whose disk or partition was specified, if the kernel has one with the usual name.
 fn instead(path: &Path) -> Option<String> {
     let disk = block::describe(path).ok()?.disks.into_iter().next()?.name;
     let generic = format!("/dev/ng{}", disk.strip_prefix("nvme")?);
     Path::new(&generic).exists().then_some(generic)
 }
 
-/// Claims the kernel's disk of the same namespace, if it exists: a load may not bypass a file system on it, or a device stacked
-/// on it.
+/// Claims the kernel's disk for the same namespace, if it exists: a load must not bypass a file system on it or a
+/// device stacked on it.
 fn claim_disk(path: &Path) -> Result<Option<File>> {
     let below = block::describe(path)?;
     let disk = below.disks.iter().find(|d| d.dev.is_some());
@@ -128,7 +128,7 @@ fn parse(text: &str) -> Option<(Address, Option<u32>)> {
     Some((address.parse().ok()?, namespace))
 }
 
-/// Whether blocks of this size can be read and written. `limit`: most bytes of one command, if there is one.
+/// Whether blocks of this size can be read and written. `limit`: maximum bytes per command, if limited.
 fn check_format(spec: &LoadSpec, path: &Path, namespace: &Namespace, limit: Option<u64>) -> Result<()> {
     let (name, unit) = (path.display(), namespace.block_bytes());
     if namespace.metadata_bytes > 0 {

@@ -1,5 +1,5 @@
-//! The configurations that a search compares, each with the effort of adopting it and the code or command for it. The machine and the
-//! program determine later which of them are legal.
+//! The configurations that a search compares, each with its adoption effort and the code or command to adopt it. The
+//! machine and the program determine later which of them are valid.
 
 use toml::{Table, Value};
 
@@ -9,22 +9,22 @@ use iotrail_schema::search_record::{Candidate, Effort};
 use iotrail_schema::setup_flag;
 use iotrail_supervise::change::AS_IS;
 
-/// Setup flags of rings; combinations are valid together.
+/// Ring setup flags, all of which may be combined.
 pub(super) const RINGS: [&str; 4] = ["coop_taskrun,taskrun_flag", "single_issuer", DEFER, "sqpoll"];
 
 pub(super) const DEFER: &str = "defer_taskrun,single_issuer";
 
-/// The name of the current configuration.
+/// Name of the current configuration.
 pub const NOW: &str = AS_IS;
 
-/// A candidate, and the options of its arm.
+/// A candidate with its arm's options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proposed {
     pub candidate: Candidate,
     pub options: Table,
 }
 
-/// CPUs to run on: `irq` or `non-irq`, and their numbers.
+/// CPUs to run on: `irq` or `non-irq`, with their numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
     pub name: &'static str,
@@ -49,7 +49,7 @@ pub fn of_program(placements: &[Placement]) -> Vec<Proposed> {
     product(&rings, &placed(placements))
 }
 
-/// Candidates for a recorded program: its rings, its batches, what it registers, its interface and its CPUs. A replay has no SQPOLL thread.
+/// Candidates for a recorded program: rings, batches, registrations, interface and CPUs. A replay has no SQPOLL thread.
 pub fn of_replay(program: &Program, placements: &[Placement]) -> Vec<Proposed> {
     let overlapped =
         "keep 16 requests in flight. An upper bound: a recording does not show which requests need another's data";
@@ -106,7 +106,7 @@ pub(super) fn ring_move(flags: &str, values: &[(&str, u32)]) -> Move {
     Move { name: format!("{flags}{with}"), effort: Effort::Flag, how: code(flags, values), options }
 }
 
-/// The flags in C and for the crate io-uring, the required kernel, and the requirements on the program.
+/// The flags in C and for the `io-uring` crate, the required kernel, and the requirements on the program.
 fn code(flags: &str, values: &[(&str, u32)]) -> Vec<String> {
     let known: Vec<_> = flags.split(',').filter_map(setup_flag::find).collect();
     let c: Vec<String> = known.iter().map(|f| format!("IORING_SETUP_{}", f.name.to_uppercase())).collect();
@@ -132,7 +132,7 @@ fn code(flags: &str, values: &[(&str, u32)]) -> Vec<String> {
     .collect()
 }
 
-/// The requirement of a flag on the program.
+/// What a flag requires of the program.
 fn asks(flag: &str) -> Option<&'static str> {
     match flag {
         "taskrun_flag" => Some(
@@ -148,7 +148,7 @@ fn asks(flag: &str) -> Option<&'static str> {
     }
 }
 
-/// The current configuration, each single change, and each pair of changes.
+/// The current configuration, each single change, and each pair of changes from both lists.
 pub(super) fn product(rings: &[Move], places: &[Move]) -> Vec<Proposed> {
     let mut all = vec![joined(&[])];
     all.extend(places.iter().map(|p| joined(&[p])));

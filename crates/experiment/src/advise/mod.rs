@@ -1,5 +1,5 @@
-//! The search for a better configuration: the candidates, and the experiments that search them and confirm the
-//! result. `iotrail_answer::search` has the algorithm.
+//! Searches for a better configuration: the candidates, the search experiment, and the experiment that confirms its
+//! result. `iotrail_answer::search` contains the algorithm.
 
 pub mod candidates;
 pub mod net;

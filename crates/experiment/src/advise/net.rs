@@ -1,4 +1,4 @@
-//! Configurations of iotrail's server: how it waits and receives, and its CPUs. The load of requests does not change.
+//! Configurations of iotrail's server: how it waits and receives, and its CPUs. The request load does not change.
 
 use toml::{Table, Value};
 
@@ -12,17 +12,17 @@ use iotrail_net::options::{Accept, Between, NetOptions, Receive, ServerEngine, S
 use iotrail_net::server::spec::ServerSpec;
 use iotrail_schema::search_record::{Effort, LeftOut};
 
-/// A zero-copy send costs a second completion, which does not pay off below one page.
+/// A zero-copy send costs a second completion, which does not pay off below a page.
 const PAGE: u64 = 4096;
-/// Maximum number of completions per wait, and the maximum waiting time.
+/// Maximum completions per wait, and the maximum waiting time.
 const AT_ONCE: u32 = 16;
 const PATIENCE: &str = "50us";
-/// A request up to this size fits one buffer.
+/// A request of at most this size fits into one buffer.
 const LARGE: u64 = 1 << 16;
-/// Idle time until an SQPOLL thread sleeps, in milliseconds, for loads with pauses.
+/// Idle time before an SQPOLL thread sleeps, in milliseconds, for loads with pauses.
 const IDLE_MS: u32 = 10;
 
-/// Candidates for the server of a load, the specified one first, and the excluded ones. `given`: its options as written.
+/// Candidates for a load's server, the specified one first, and excluded candidates. `given`: the options as written.
 pub fn of_net(base: &NetOptions, given: &Table, online: &[u32]) -> (Vec<Proposed>, Vec<LeftOut>) {
     let server = &base.server;
     let is_ring = server.engine == ServerEngine::IoUring;
@@ -38,7 +38,7 @@ pub fn of_net(base: &NetOptions, given: &Table, online: &[u32]) -> (Vec<Proposed
         true => {
             all.extend(rings.iter().map(|m| vec![m]));
             all.extend(own.iter().map(|m| vec![m]));
-            // Changes of code and settings, in addition to the cheapest flags.
+            // Changes to code and settings, combined with the cheapest flags.
             all.extend(defer.into_iter().flat_map(|d| places.iter().chain(&own).map(move |m| vec![d, m])));
             all.extend(engines.iter().map(|m| vec![m]));
             all.extend(engines.iter().take(1).flat_map(|m| places.iter().map(move |p| vec![m, p])));
@@ -66,7 +66,8 @@ pub fn of_net(base: &NetOptions, given: &Table, online: &[u32]) -> (Vec<Proposed
     (proposed.collect(), left_out)
 }
 
-/// Candidates that the server's rules exclude. Limits of this machine are reported when the candidate is planned and measured.
+/// Why the server's rules exclude a candidate. Limits of this machine are reported when the candidate is planned and
+/// measured.
 fn illegal(p: &Proposed, given: &Table, online: &[u32]) -> Option<String> {
     if p.options.is_empty() {
         return None;
@@ -82,7 +83,7 @@ fn illegal(p: &Proposed, given: &Table, online: &[u32]) -> Option<String> {
     }
 }
 
-/// Possible candidates without a benefit here.
+/// Possible candidates that bring no benefit here.
 fn without_use(base: &NetOptions) -> Vec<LeftOut> {
     let out = |name: &str, reason: String| LeftOut { name: name.into(), reason };
     let mut all = Vec::new();
@@ -136,7 +137,7 @@ fn places(base: &NetOptions, online: &[u32]) -> Vec<Move> {
     all
 }
 
-/// Another way of waiting for connections.
+/// Other ways to wait for connections.
 fn engines(base: &NetOptions) -> Vec<Move> {
     let epoll = |name: &str, how: &str| one(name, Effort::Redesign, how, "engine", "epoll");
     let how_edge = "add EPOLLET in epoll_ctl, and receive until EAGAIN";
@@ -155,7 +156,7 @@ fn engines(base: &NetOptions) -> Vec<Move> {
     }
 }
 
-/// epoll ignores options of rings; with epoll, an edge trigger was specified.
+/// Requests level triggering explicitly if the options contain edge triggering, which io_uring ignores.
 fn without_rings(mut m: Move, base: &NetOptions) -> Move {
     if base.server.trigger == Trigger::Edge && !m.options.contains_key("trigger") {
         m.options.insert("trigger".into(), "level".into());
@@ -163,7 +164,7 @@ fn without_rings(mut m: Move, base: &NetOptions) -> Move {
     m
 }
 
-/// Changes of a few lines of the server.
+/// Changes that take a few lines in the server.
 fn own_moves(base: &NetOptions, online: &[u32]) -> Vec<Move> {
     let server = &base.server;
     let mut all = Vec::new();
@@ -240,7 +241,7 @@ fn receives(now: Option<Receive>) -> Vec<Move> {
             "opcode::RecvMultiBundle",
         ),
     ];
-    // Candidates that change the engine use multishot already.
+    // Candidates that change the engine already use multishot.
     let now = now.unwrap_or(Receive::Multishot);
     let of = |(receive, c, rust): (Receive, &str, &str)| {
         let text = receive.to_string();
@@ -252,7 +253,7 @@ fn receives(now: Option<Receive>) -> Vec<Move> {
     all.into_iter().filter(|(receive, ..)| *receive != now).map(of).collect()
 }
 
-/// The command of this server.
+/// Adds the command that starts this server.
 fn with_command(mut p: Proposed, given: &Table) -> Proposed {
     let mut all = given.clone();
     all.extend(p.options.clone());

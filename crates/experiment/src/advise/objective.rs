@@ -1,4 +1,4 @@
-//! The objective and the constraints of a search, in the syntax of the command line.
+//! Objectives and constraints of a search, in command-line syntax.
 
 use iotrail_answer::compare::Metric;
 use iotrail_answer::figure::Unit;
@@ -6,7 +6,8 @@ use iotrail_answer::search::CPUS;
 use iotrail_base::units::Span;
 use iotrail_schema::search_record::Constraint;
 
-/// A metric by its name or short name. `own`: the program's metrics, which take precedence. `cpu`: the metric that `cpu` means here.
+/// A metric by name or alias. `own`: the program's metrics, which take precedence. `cpu`: the metric that `cpu` stands
+/// for.
 pub fn metric(text: &str, own: &[String], cpu: Metric) -> Result<String, String> {
     if own.iter().any(|name| name == text) || text == CPUS {
         return Ok(text.to_owned());
@@ -23,7 +24,7 @@ pub fn metric(text: &str, own: &[String], cpu: Metric) -> Result<String, String>
     }
 }
 
-/// Timed runs of a program are not traced.
+/// Timed runs of a program are not traced, so metrics from probes are unavailable.
 fn not_seen(text: &str) -> String {
     // iotrail's names are reserved.
     let name =
@@ -33,7 +34,7 @@ fn not_seen(text: &str) -> String {
     )
 }
 
-/// One metric, or two with a comma between them.
+/// One metric, or two separated by a comma.
 pub fn objectives(text: &str, own: &[String], cpu: Metric) -> Result<(String, Option<String>), String> {
     let Some((first, second)) = text.split_once(',').filter(|_| !own.iter().any(|name| name == text)) else {
         return Ok((metric(text, own, cpu)?, None));

@@ -1,4 +1,4 @@
-//! Configurations of a load on storage: rings, submission, waiting, engine, CPUs, and the queue of the disk.
+//! Configurations of a storage load: rings, submission, waiting, engine, CPUs, and the disk queue.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -15,9 +15,9 @@ use iotrail_load::options::{EngineKind, LoadOptions, Rw, Wait};
 use iotrail_schema::measurement::Target;
 use iotrail_schema::search_record::{Effort, LeftOut};
 
-/// Maximum number of threads with one I/O each.
+/// Maximum number of threads with one I/O in flight each.
 const THREADS: u32 = 64;
-/// The shortest idle time of an SQPOLL thread, in milliseconds.
+/// The shortest SQPOLL idle time, in milliseconds.
 const IDLE_MS: u32 = 1;
 
 /// The environment of a load on this machine.
@@ -25,12 +25,12 @@ pub struct HostContext<'a> {
     pub placements: &'a [Placement],
     pub online: &'a [u32],
     pub target: Option<&'a Target>,
-    /// The queue of its disk, or the reason why it cannot be set; `None`: the host is not changed.
+    /// The disk's queue, or why it cannot be configured; `None` if the host must not be changed.
     pub queue: Option<error::Result<Queue>>,
     pub refusal: Refusal<'a>,
 }
 
-/// Candidates for a load, the current configuration first, and the excluded ones. `given`: its options as written.
+/// Candidates for a load, the current configuration first, and excluded candidates. `given`: the options as written.
 pub fn of_load(base: &LoadOptions, given: &Table, around: &HostContext<'_>) -> (Vec<Proposed>, Vec<LeftOut>) {
     let mut out = Vec::new();
     let has_ring = base.engine.engine().ring.is_some();
@@ -52,7 +52,7 @@ pub fn of_load(base: &LoadOptions, given: &Table, around: &HostContext<'_>) -> (
         }
         let own = own_moves(base);
         own.iter().for_each(|m| add(&[m]));
-        // Changes of code and of the host's settings, in addition to the cheapest flags.
+        // Changes to code and host settings, combined with the cheapest flags.
         defer.iter().for_each(|d| own.iter().for_each(|m| add(&[d, m])));
         hosts.iter().for_each(|m| add(&[m]));
         defer.iter().for_each(|d| hosts.iter().for_each(|m| add(&[d, m])));
@@ -76,7 +76,7 @@ pub fn of_load(base: &LoadOptions, given: &Table, around: &HostContext<'_>) -> (
     (all, out)
 }
 
-/// Candidates that the load's rules exclude. Limits of this machine are reported when the candidate is planned.
+/// Why the load's rules exclude a candidate. Limits of this machine are reported when the candidate is planned.
 fn illegal(p: &Proposed, given: &Table, around: &HostContext<'_>) -> Option<String> {
     if p.options.is_empty() {
         return None;
@@ -95,7 +95,7 @@ fn rings(base: &LoadOptions) -> Vec<Move> {
     RINGS.iter().filter(|ring| **ring != base.ring).map(|ring| ring_move(ring, &[])).collect()
 }
 
-/// Candidates with a bound SQPOLL thread, and with a shorter idle time.
+/// Candidates with a pinned SQPOLL thread, and with a shorter idle time.
 fn polling(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -> Vec<Move> {
     let mut all = Vec::new();
     let online = around.online;
@@ -131,7 +131,7 @@ fn left_out(name: &str, reason: &str) -> LeftOut {
     LeftOut { name: name.into(), reason: reason.into() }
 }
 
-/// Changes of a few lines of a program.
+/// Changes that take a few lines in a program.
 fn own_moves(base: &LoadOptions) -> Vec<Move> {
     let mut all = Vec::new();
     if base.batch == 1 && base.depth >= 4 {
@@ -149,7 +149,7 @@ fn own_moves(base: &LoadOptions) -> Vec<Move> {
     all
 }
 
-/// Other engines for the same I/O on the same file and the same number in flight.
+/// Other engines for the same I/O on the same file with the same number in flight.
 fn engines(base: &LoadOptions, out: &mut Vec<LeftOut>) -> Vec<Move> {
     let now = base.engine.engine();
     if now.target != TargetKind::File {
@@ -198,7 +198,7 @@ fn engines(base: &LoadOptions, out: &mut Vec<LeftOut>) -> Vec<Move> {
     all
 }
 
-/// Available settings of the disk's queue.
+/// Available settings of the disk queue.
 fn hosts(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -> Vec<Move> {
     const NAME: &str = "scheduler, nr-requests";
     let queue = match &around.queue {
@@ -247,7 +247,7 @@ fn hosts(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -
     all
 }
 
-/// One file per queue below the target, with the commands that set it now and at each boot.
+/// One setting of the disk queue in sysfs, with the commands that set it now and at each boot.
 fn host(queue: &Queue, option: &str, (file, text): (&str, &str), value: Value) -> Move {
     let mut m = one(&format!("{option} {text}"), Effort::HostSetting, "", option, value);
     m.how = queue.folders.iter().map(|folder| format!("echo {text} > {}/{file}", folder.display())).collect();
@@ -325,7 +325,7 @@ mod tests {
                 "sqpoll sq-idle: without --rate the load submits continuously, so that the SQPOLL thread does not sleep",
             ]
         );
-        // A requested placement is kept, and the SQPOLL thread gets the other CPU.
+        // A requested placement is kept; the SQPOLL thread gets the other CPU.
         let (all, _) = of("file = \"/data/f\"\ncpus = \"1\"", None, None);
         assert!(!all.iter().any(|p| p.candidate.name.contains("cpus")));
         assert!(self::names(&all).contains(&"sqpoll sq-cpu 0"));
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(reason("scheduler bfq"), Some("no; as root"));
         assert!(!names(&all).iter().any(|name| name.contains("bfq")));
         assert_eq!(reason("engine sync"), Some("one I/O per thread would need 300 threads, and at most 64 are tried"));
-        // With few in flight, another queue size has no effect; a quarter has one if it is below the number in flight.
+        // With few requests in flight, a different queue size has no effect, unless it is smaller than that number.
         let (_, out) = of("file = \"/data/f\"", Some(Ok(queue())), None);
         assert!(
             out.iter()

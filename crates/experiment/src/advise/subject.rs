@@ -1,4 +1,4 @@
-//! The experiments of a search: all candidates as its arms, and the confirmation of some of them.
+//! The experiments of a search: one with all candidates as arms, and the confirmation of some of them.
 
 use toml::{Table, Value};
 
@@ -12,15 +12,15 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::words::list;
 use iotrail_schema::search_record::SearchRecord;
 
-/// Maximum number of blocks of a search.
+/// Maximum number of blocks in a search.
 const BLOCKS: u32 = 40;
-/// Maximum number of blocks of a confirmation.
+/// Maximum number of blocks in a confirmation.
 const FRESH: u32 = advice::FRESH as u32;
 /// Names of the experiments.
 pub const SEARCH: &str = "advise";
 const CONFIRM: &str = "advise-confirm";
 
-/// The subject of a search.
+/// The object of a search.
 #[derive(Debug)]
 pub struct Subject {
     pub kind: Kind,
@@ -37,13 +37,13 @@ impl Subject {
         Self { kind, load, proposed, search: SearchRecord { candidates, ..search }, metrics }
     }
 
-    /// Maximum number of measurements per block of the confirmation, and the number of them with probes.
+    /// Maximum measurements per confirmation block, and how many of them use probes.
     pub fn fresh(&self) -> (u32, u32) {
         let arms = if self.search.second.is_some() { 4 } else { 2 };
         if self.kind == Kind::Program { (arms, 0) } else { (2 * arms, arms) }
     }
 
-    /// The search, or the confirmation of these candidates.
+    /// The search, or the confirmation of `chosen`.
     pub fn plan(&self, chosen: Option<&[String]>) -> Result<Plan> {
         let experiment = parse(&self.text(chosen)?, "iotrail advise")?;
         let facts = Facts {
@@ -58,7 +58,7 @@ impl Subject {
         Ok(plan)
     }
 
-    /// The experiment file.
+    /// The experiment file's text.
     pub fn text(&self, chosen: Option<&[String]>) -> Result<String> {
         let mut file = Table::new();
         let mut say = |name: &str, value: Value| _ = file.insert(name.into(), value);
@@ -86,7 +86,7 @@ impl Subject {
         let mut load = self.load.clone();
         match (self.kind == Kind::Program, chosen) {
             (true, _) => {}
-            // No metric includes the cost of the probes; a second round with probes explains the result.
+            // Without probes, no metric includes their cost; a second round with probes explains the result.
             (false, None) => _ = load.insert("trace".into(), "off".into()),
             (false, Some(_)) => {
                 let matrix: Table = [("trace".to_owned(), Value::from(vec!["off", "auto"]))].into_iter().collect();

@@ -1,8 +1,8 @@
-//! Measurements beyond the plan, after disturbances.
+//! Additional measurements after disturbances.
 //!
-//! A disturbed measurement is repeated. If most repetitions are disturbed again, the machine is disturbed permanently:
-//! then no further measurement is repeated, and complete blocks are added at the end. The decision depends on the state of the machine,
-//! never on a result, and only on stored data, so that a resumed run decides as an uninterrupted one.
+//! A disturbed measurement is repeated. If most repetitions are disturbed again, the machine is permanently disturbed:
+//! repetitions stop, and complete blocks are added at the end. The decision depends on the machine's state, never on a
+//! result, and uses stored data only, so a resumed run decides like an uninterrupted one.
 
 use std::collections::HashSet;
 
@@ -14,31 +14,32 @@ use iotrail_base::error::Result;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::RunRecord;
 
-/// Maximum number of additional measurements, as a share of the planned ones.
+/// Maximum additional measurements, relative to the plan.
 const SHARE: f64 = 0.5;
 
-/// The last added block may exceed the limit by this share of a block.
+/// The last added block may exceed that limit by this share of a block.
 const MISSING: f64 = 0.25;
 
-/// Maximum number of repetitions per measurement.
+/// Maximum repetitions per measurement.
 const TIMES: u32 = 2;
 
-/// Number of repetitions after which repeating is judged: this share of the allowed ones, within these limits.
+/// The number of repetitions after which their success is evaluated: minimum, maximum, and share of the allowed
+/// repetitions.
 const TELLS: (usize, usize, f64) = (3, 8, 1.0 / 12.0);
 
-/// Blocks are added if more than this share of the planned measurements is disturbed at the end; a single burst may have disturbed the few
-/// repetitions that were judged.
+/// Blocks are added if more than this share of planned measurements is disturbed at the end, because a single burst may
+/// have disturbed the few repetitions evaluated.
 const MANY: f64 = 0.25;
 
 /// Additional measurements so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Beyond {
-    /// Allowed number of repetitions, or of measurements in complete added blocks.
+    /// Maximum number of repetitions, or of measurements in added blocks.
     share: usize,
     again: usize,
-    /// Number of repetitions that were disturbed again.
+    /// Repetitions that were disturbed again.
     in_vain: usize,
-    /// Number of repetitions after which repeating is judged.
+    /// The number of repetitions after which their success is evaluated.
     tells: usize,
 }
 
@@ -52,25 +53,25 @@ impl Beyond {
         }
         beyond.tells = ((part * share as f64) as usize).clamp(least, most);
         for m in record.measurements().filter(|m| m.thrown_away > 0) {
-            // All except the last were disturbed, since only disturbed ones are repeated.
+            // All but the last were disturbed, because only disturbed measurements are repeated.
             beyond.again += m.thrown_away as usize;
             beyond.in_vain += m.thrown_away as usize - 1 + usize::from(is_disturbed(&m));
         }
         beyond
     }
 
-    /// A search plans more blocks than its budget allows: each one is judged separately.
+    /// A search plans more blocks than its budget allows, so each block is evaluated separately.
     pub fn next_block(&mut self) {
         (self.again, self.in_vain) = (0, 0);
     }
 
-    /// Records one repetition.
+    /// Counts a repetition.
     pub fn take(&mut self, disturbed: bool) {
         self.again += 1;
         self.in_vain += usize::from(disturbed);
     }
 
-    /// Whether a measurement that was made `times` times is repeated.
+    /// Whether to repeat a measurement that has been made `times` times.
     pub fn again(&self, times: u32) -> bool {
         times <= TIMES && self.again < self.share && !self.is_in_vain()
     }
@@ -79,7 +80,7 @@ impl Beyond {
         self.again >= self.tells && 2 * self.in_vain > self.again
     }
 
-    /// Number of complete blocks of that many cells that replace the remaining repetitions.
+    /// Number of complete blocks of this many cells that replace the remaining repetitions.
     fn blocks(&self, cells: usize) -> u32 {
         if !self.is_in_vain() || cells == 0 {
             return 0;
@@ -89,14 +90,15 @@ impl Beyond {
     }
 }
 
-/// Maximum share of additional measurements, relative to the plan.
+/// Maximum additional measurements, relative to the plan.
 pub fn most_beyond(plan: &Plan) -> f64 {
     let blocks = f64::from(plan.repeats.max(1));
     let adds_blocks = may_add(plan) && (SHARE * blocks + MISSING).floor() >= 1.0;
     SHARE + if adds_blocks { MISSING / blocks } else { 0.0 }
 }
 
-/// Not for runs with a stopping rule or a search, which decide themselves, nor for confirmations, whose blocks are fixed.
+/// Excludes runs with a stopping rule and searches, which decide by themselves, and confirmations, whose number of
+/// blocks is fixed.
 fn may_add(plan: &Plan) -> bool {
     plan.stop.is_none() && plan.search.is_none()
 }
@@ -112,7 +114,7 @@ fn is_much_disturbed(record: &RunRecord, repeats: u32) -> bool {
 }
 
 impl Slots<'_, '_> {
-    /// The blocks after the planned ones. `Some`: the run ends here.
+    /// Measures additional blocks. `Some` if the run ends here.
     pub(super) fn added(&mut self) -> Result<Option<Outcome>> {
         let Execution { plan, started, store, tell, .. } = &mut *self.e;
         let Some(record) = store.load(started.run)?.filter(|_| may_add(plan)) else { return Ok(None) };

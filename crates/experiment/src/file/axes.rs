@@ -13,7 +13,7 @@ use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::{ARM, CONTROL};
 
 impl File<'_> {
-    /// The axes of the matrix in file order, with the position of each name.
+    /// The matrix axes in file order, with each name's position.
     pub(super) fn matrix(&self, raw: &RawMatrix) -> Result<Vec<(Axis, Range<usize>)>> {
         let mut axes = Vec::new();
         for (key, values) in raw {
@@ -35,7 +35,7 @@ impl File<'_> {
         Ok(axes)
     }
 
-    /// `[[arm]]` or `[[variant]]`: named sets of options. Their sets have to differ once the defaults are filled in.
+    /// `[[arm]]` or `[[variant]]`: named sets of options, which must still differ after defaults are filled in.
     pub(super) fn named(
         &self,
         what: &str,
@@ -65,7 +65,7 @@ impl File<'_> {
                 }
             }
             let options = self.options(fields, &["name"])?;
-            // The plan rejects incompatible options, with the reason.
+            // The plan reports incompatible options with the reason.
             let this = self.settled_over(load, &options);
             let same = |p: &&Point| this.is_some() && self.settled_over(load, &p.options) == this;
             if let Some(twin) = points.iter().find(same) {
@@ -83,7 +83,7 @@ impl File<'_> {
         Ok((!points.is_empty()).then(|| Axis { name: axis.into(), points }))
     }
 
-    /// Moves the axis of the arms to the end.
+    /// Moves the arm axis to the end.
     pub(super) fn with_arms(
         &self,
         raw: &Raw,
@@ -145,7 +145,7 @@ impl File<'_> {
         Ok(axes)
     }
 
-    /// Options of the load and the host: `base`, overridden by `over`. `None` if they are incompatible.
+    /// Options of load and host: `base` overridden by `over`. `None` if they are incompatible.
     fn settled_over(&self, base: &Options, over: &Options) -> Option<Settled> {
         let mut merged = base.clone();
         overlay(&mut merged, over);

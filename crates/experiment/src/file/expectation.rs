@@ -20,13 +20,13 @@ pub(super) struct RawExpectation {
     #[serde(default)]
     at: BTreeMap<Spanned<String>, Spanned<Value>>,
     is: Spanned<Expected>,
-    /// The ratio, arm to first arm, is at least, or at most, this.
+    /// Minimum ratio of the arm to the first arm.
     at_least: Option<Spanned<f64>>,
     at_most: Option<Spanned<f64>>,
 }
 
 impl File<'_> {
-    /// `axes`: of the whole experiment; the arms' is the last.
+    /// `axes`: all axes of the experiment; the arm axis is last.
     pub(super) fn expectation(&self, raw: &RawExpectation, axes: &[Axis]) -> Result<Expectation> {
         let metric: Metric =
             raw.metric.get_ref().parse().map_err(|e| self.refuse(raw.metric.span(), format!("'metric': {e}")))?;

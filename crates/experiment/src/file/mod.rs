@@ -1,7 +1,7 @@
-//! The experiment file: TOML → [`Experiment`]. Errors in the text are reported with line and column.
+//! Parses an experiment file: TOML → [`Experiment`]. Errors include line and column.
 //!
-//! Load options have the names of the command line of `bench` or `net bench`. Values are checked one by one
-//! at their position; the plan, which knows the host, checks their combinations.
+//! Load options are named as on the command line of `bench` or `net bench`. Each value is checked individually at its
+//! position; the plan, which knows the host, checks combinations.
 
 mod axes;
 mod expectation;
@@ -27,10 +27,10 @@ use iotrail_answer::compare::Metric;
 use iotrail_base::error::Result;
 use iotrail_schema::run_record::{Stop, VARIANT};
 
-/// Maximum of cells times repeats; a larger plan is most likely a typing error and would not fit in memory.
+/// Maximum product of cells and repeats. A larger plan is probably a typing error and would not fit into memory.
 pub const MOST_MEASUREMENTS: usize = 100_000;
 
-/// Reads an experiment. `origin`: the file's name in messages; files that it names are relative to its directory.
+/// Parses an experiment. `origin`: the file's name in messages; paths in the file are relative to its directory.
 pub fn parse(text: &str, origin: &str) -> Result<Experiment> {
     let file = File { text, origin, kind: Kind::default() };
     let raw: Raw = toml::from_str(text).map_err(|e| file.refuse(e.span().unwrap_or(0..0), e.message()))?;
@@ -56,7 +56,7 @@ impl File<'_> {
             }
         }
         overlay(&mut load, &own);
-        // From here, the program's own metrics can be named.
+        // From here on, the program's own metrics can be referenced.
         if let Ok(Load::Program(program)) = settled(self.kind, load.clone()).map(|s| s.load) {
             program.metrics.iter().for_each(|m| _ = Metric::own(&m.name, m.less_is_better));
         }
@@ -100,7 +100,7 @@ impl File<'_> {
         })
     }
 
-    /// `repeats`, or the table `name`: maximum number of blocks, and the rule. `None`: neither is present.
+    /// Parses `repeats` or the table `name` into the maximum number of blocks and the rule. `None` if both are missing.
     fn length(
         &self,
         repeats: Option<&Spanned<u32>>,

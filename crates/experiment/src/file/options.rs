@@ -1,5 +1,5 @@
-//! The settings of an experiment: options of the load, with `bench`'s names, and conditions of the host. A key is either one
-//! or the other in all tables.
+//! An experiment's settings: load options, named as for `bench`, and host conditions. In all tables, a key is either
+//! one or the other.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use iotrail_base::error::Result;
 use iotrail_base::input;
 use iotrail_host::settings::Conditions;
 
-/// Options as the load and the host take them.
+/// Options in the form that load and host accept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settled {
     pub load: Load,
@@ -66,7 +66,7 @@ impl File<'_> {
             .map_err(|why| self.refuse(value.span(), format!("'{name}' does not accept {}: {why}", value.get_ref())))
     }
 
-    /// The options of a fio job file in the same directory, and its unmapped options.
+    /// The options of a fio job file in the same directory, and the options that could not be mapped.
     pub(super) fn fio(&self, path: &Spanned<String>) -> Result<(Options, Vec<String>)> {
         let name = path.get_ref();
         let beside = Path::new(self.origin).parent().unwrap_or(Path::new("")).join(name);
@@ -82,7 +82,7 @@ fn is_condition(name: &str) -> bool {
     Conditions::NAMES.contains(&name)
 }
 
-/// Options → settings of the load and the host, with defaults. Errors: incompatible options.
+/// Turns options into settings of load and host, with defaults. Fails if options are incompatible.
 pub fn settled(kind: Kind, options: Options) -> std::result::Result<Settled, String> {
     let (host, load): (Options, Options) = options.into_iter().partition(|(name, _)| is_condition(name));
     let host = Conditions::deserialize(Value::Table(host)).map_err(|e| e.message().to_owned())?;

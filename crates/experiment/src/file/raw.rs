@@ -1,4 +1,4 @@
-//! The tables of the file.
+//! The file's tables.
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
@@ -18,7 +18,7 @@ pub(super) struct Raw {
     #[serde(default)]
     pub kind: Kind,
     pub table: Option<Spanned<String>>,
-    /// Columns of the run's table instead of its own.
+    /// Columns that replace those of the run's table.
     #[serde(default)]
     pub columns: Vec<Spanned<String>>,
     pub profile: Option<Spanned<bool>>,
@@ -34,13 +34,13 @@ pub(super) struct Raw {
     pub control: bool,
     pub seed: Option<u32>,
     pub size: Option<Spanned<Value>>,
-    /// Path of a fio job file whose options come before those of `[load]`.
+    /// Path of a fio job file, whose options `[load]` overrides.
     pub fio: Option<Spanned<String>>,
     /// The matrix parameter whose values are the arms.
     pub compare: Option<Spanned<String>>,
     #[serde(default)]
     pub load: RawOptions,
-    /// Host conditions that hold in every cell.
+    /// Host conditions for all cells.
     #[serde(default)]
     pub host: RawOptions,
     #[serde(default)]

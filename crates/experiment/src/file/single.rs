@@ -1,4 +1,4 @@
-//! Single values, checked at their position.
+//! Single values, each checked at its position.
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
@@ -57,7 +57,7 @@ impl File<'_> {
         Ok(name.clone())
     }
 
-    /// Settings that do not apply to a load over the network.
+    /// Rejects settings that do not apply to a network load.
     pub(super) fn of_storage_alone(&self, raw: &Raw) -> Result<()> {
         let spans = [
             ("size", raw.size.as_ref().map(Spanned::span)),

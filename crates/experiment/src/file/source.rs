@@ -1,11 +1,11 @@
-//! The text of the file, and positions in it.
+//! The file's text, and positions in it.
 
 use std::ops::Range;
 
 use crate::load::Kind;
 use iotrail_base::error::Error;
 
-/// Maximum size in bytes of an experiment and of its fio job file.
+/// Maximum size of an experiment file and of its fio job file, in bytes.
 pub const LONGEST: u64 = 1 << 20;
 
 /// The text that spans point into.

@@ -4,7 +4,7 @@ use super::*;
 use crate::builtin;
 use iotrail_schema::run_record::ARM;
 
-/// Line 1 is the name; the parts begin at lines 6, 8 and 10.
+/// Line 1 contains the name; the parts begin at lines 6, 8 and 10.
 const GOOD: &str = r#"name = "x"
 title = "t"
 question = "q"
@@ -101,7 +101,7 @@ fn invalid_values_are_rejected_with_their_position() {
 fn identical_arms_are_rejected() {
     let same = "[[arm]] \"b\" does not differ from \"a\": all options are the same";
     assert_eq!(refused(&with("ring = \"coop_taskrun\"", "")), format!("x.toml:12:1: {same}"));
-    // An explicit default equals the default.
+    // An option set explicitly to its default equals the default.
     assert_eq!(refused(&with("ring = \"coop_taskrun\"", "wait = \"block\"")), format!("x.toml:12:1: {same}"));
     assert_eq!(refused(&with("ring = \"coop_taskrun\"", "bs = 8192")), format!("x.toml:12:1: {same}"));
     assert!(refused(&with("name = \"b\"", "name = \"a\"")).ends_with("two entries of [[arm]] are named \"a\""));
@@ -157,7 +157,7 @@ fn the_name_of_the_control_is_reserved() {
     assert_eq!(refused(&(compared("variant") + &variants)), format!("x.toml:13:1: {what}"));
     let values = "governor = [\"control\", \"performance\"]\n";
     assert_eq!(refused(&(compared("governor") + values)), format!("x.toml:11:13: {what}"));
-    // Variants that are not arms can have any name.
+    // Variants that are not arms may have any name.
     assert!(parse(&format!("{GOOD}[[variant]]\nname = \"control\"\nwait = \"peek\"\n"), "x.toml").is_ok());
 }
 
@@ -180,7 +180,7 @@ fn a_plan_with_too_many_measurements_is_rejected() {
     assert!(refused(&with("repeats = 2", "repeats = 4000000000")).contains("more than 100000 measurements"));
 }
 
-/// A valid file, cut or changed anywhere, is parsed or rejected with a position, without a panic.
+/// A valid file, truncated or changed at any position, is parsed or rejected with a position, without a panic.
 #[test]
 fn damaged_files_are_rejected_with_a_position() {
     let text = builtin::ALL[0].1;

@@ -1,17 +1,16 @@
-//! Values of options.
+//! Option values.
 
 use std::collections::BTreeMap;
 
 use toml::{Spanned, Value};
 
-/// Name → value, without leading dashes.
+/// Names without leading dashes, with their values.
 pub type Options = toml::Table;
 
 pub(super) type RawOptions = BTreeMap<Spanned<String>, Spanned<Value>>;
 pub(super) type RawMatrix = BTreeMap<Spanned<String>, Spanned<Vec<Spanned<Value>>>>;
 
-/// Overrides `base` with `over`. `runtime` and `count` replace each other, and so do `direct` and
-/// `buffered`.
+/// Overrides `base` with `over`. `runtime` and `count` replace each other, as do `direct` and `buffered`.
 pub fn overlay(base: &mut Options, over: &Options) {
     const EITHER: [(&str, &str); 2] = [("runtime", "count"), ("direct", "buffered")];
     for (one, other) in EITHER.into_iter().chain(EITHER.map(|(a, b)| (b, a))) {
@@ -22,7 +21,7 @@ pub fn overlay(base: &mut Options, over: &Options) {
     base.extend(over.clone());
 }
 
-/// As JSON, for the record.
+/// Converts to JSON for the record.
 pub fn to_json(value: &Value) -> serde_json::Value {
     match value {
         Value::String(s) => serde_json::json!(s),
@@ -30,7 +29,7 @@ pub fn to_json(value: &Value) -> serde_json::Value {
         Value::Float(x) => serde_json::json!(x),
         Value::Boolean(b) => serde_json::json!(b),
         Value::Array(items) => items.iter().map(to_json).collect(),
-        // No option accepts these types, so that they do not occur here.
+        // No option accepts these types.
         other => serde_json::json!(other.to_string()),
     }
 }

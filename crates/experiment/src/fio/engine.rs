@@ -10,7 +10,7 @@ use super::Fault;
 use super::job::{Setting, no_value};
 use super::map::Mapping;
 
-/// fio's names of the common engines, those without a target last.
+/// fio's names of supported engines, those without a target last.
 fn names() -> String {
     let of = |kind: &EngineKind| {
         let engine = kind.engine();
@@ -70,7 +70,7 @@ impl Mapping {
         self.set_number("batch", batch_line, batch)
     }
 
-    /// Features that fio's io_uring engine uses (engines/io_uring.c), by options or by default.
+    /// Features that fio's io_uring engine uses (engines/io_uring.c), by option or by default.
     pub(super) fn ring(&mut self, engine: &Engine) -> Result<(), Fault> {
         if engine.ring.is_none() {
             return Ok(()); // `rest` reports the remaining options

@@ -1,11 +1,11 @@
-//! The text of a job file, as fio 3 reads it: `[global]` and job sections, `key=value` and bare keys, comments from `;` or
-//! `#` to the end of the line.
+//! Parses a job file as fio 3 does: `[global]` and job sections, `key=value` and bare keys, comments from `;` or `#` to
+//! the end of the line.
 
 use std::collections::BTreeMap;
 
 use super::Fault;
 
-/// An option of the file.
+/// An option in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
     pub line: usize,
@@ -13,14 +13,14 @@ pub struct Setting {
     pub value: Option<String>,
 }
 
-/// One job with the preceding global options; the job's options override them, and later options override earlier ones.
+/// One job including preceding global options. Job options override them, and later options override earlier ones.
 #[derive(Debug, Default)]
 pub struct Job {
-    /// By the canonical name in fio's manual.
+    /// Keyed by the canonical name in fio's manual.
     pub settings: BTreeMap<String, Setting>,
 }
 
-/// Aliases of options.
+/// Option aliases.
 const ALIASES: &[(&str, &str)] = &[
     ("readwrite", "rw"),
     ("blocksize", "bs"),
@@ -49,7 +49,7 @@ pub fn read(text: &str) -> Result<Job, Fault> {
             let Some(name) = rest.strip_suffix(']') else {
                 return Err(Fault::line(line, "a section's name ends with ']'"));
             };
-            // As in fio: any name with this prefix.
+            // As in fio, any name with this prefix is global.
             (in_section, in_job) = (true, !name.starts_with("global"));
             if in_job {
                 jobs.push((line, name));
@@ -73,7 +73,7 @@ pub fn read(text: &str) -> Result<Job, Fault> {
         if value.as_deref().is_some_and(|v| v.contains('$')) {
             return Err(Fault::line(line, format!("'{content}' uses a keyword of fio: write its value")));
         }
-        // A [global] section after a job applies to later jobs.
+        // A [global] section after a job only applies to later jobs.
         if jobs.is_empty() || jobs.len() == 1 && in_job {
             let name = ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name);
             job.settings.insert(name.to_owned(), Setting { line, value });
@@ -94,7 +94,7 @@ impl Setting {
         self.value.as_deref().unwrap_or_default()
     }
 
-    /// A bare key is set.
+    /// The value of a Boolean option; a bare key is true.
     pub fn flag(&self) -> Option<bool> {
         match self.value.as_deref() {
             None | Some("1") => Some(true),
@@ -108,7 +108,7 @@ impl Setting {
         number(self.text(), kb_base)
     }
 
-    /// A time in microseconds; `seconds`: numbers without a unit are in seconds instead of microseconds.
+    /// A time in microseconds; `seconds`: numbers without a unit are in seconds.
     pub fn span_us(&self, seconds: bool) -> Option<u64> {
         let text = self.text().to_ascii_lowercase();
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -132,7 +132,7 @@ impl Setting {
     }
 }
 
-/// fio's sizes: with its usual `kb_base` of 1024, `4k` is 4096 and `4kib` is 4000; with 1000 it is the reverse.
+/// fio's sizes: with the default `kb_base` of 1024, `4k` is 4096 and `4kib` is 4000; with 1000 it is the reverse.
 pub fn number(text: &str, kb_base: u64) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let (digits, radix) = match text.strip_prefix("0x") {

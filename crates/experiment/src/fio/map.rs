@@ -1,4 +1,4 @@
-//! One job's options → `bench`'s. Options without a counterpart are reported, unless they do not affect the load.
+//! Maps a job's options to those of `bench`. Reports options without a counterpart, unless they do not affect the load.
 
 use toml::Value;
 
@@ -69,7 +69,7 @@ impl Mapping {
         self.out.unmapped.push((setting.line, format!("{name}{value}{why}")));
     }
 
-    /// An option that is a number, with its line.
+    /// A numeric option with its line.
     pub(super) fn number(&mut self, name: &str) -> Result<Option<(usize, u64)>, Fault> {
         let Some(s) = self.take(name) else { return Ok(None) };
         match s.number(self.kb_base) {
@@ -109,7 +109,7 @@ impl Mapping {
         Ok(name.to_owned())
     }
 
-    /// The value of fio's `reads,writes,trims` that the pattern uses. `None`: it uses two different ones.
+    /// The value of fio's `reads,writes,trims` that the pattern uses. `None` if it uses two different values.
     fn of_direction(s: &Setting, rw: &str) -> Option<String> {
         let value = s.value.clone().unwrap_or_default();
         let mut parts = value.split(',');
@@ -138,7 +138,7 @@ impl Mapping {
         Ok(bs)
     }
 
-    /// The file, and how much of it; returns the latter.
+    /// The file; returns how much of it is used.
     fn target(&mut self) -> Result<Option<u64>, Fault> {
         let directory = self.take("directory");
         match self.take("filename") {
@@ -180,7 +180,7 @@ impl Mapping {
             Some(s) => s.flag().map(Some).ok_or_else(|| no_value(name, s, "0 or 1")),
         };
         let (is_direct, is_buffered) = (value("direct", &direct)?, value("buffered", &buffered)?);
-        // The later of the two applies; without either, the page cache is used.
+        // The later of the two applies; without either, fio uses the page cache.
         let by_buffered = is_buffered.is_some() && line(&buffered) > line(&direct);
         let direct = if by_buffered { is_buffered == Some(false) } else { is_direct.unwrap_or(false) };
         self.set(if direct { "direct" } else { "buffered" }, true);
@@ -193,7 +193,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// The end of the load: fio ends by time, by number, or after `size` bytes, whichever comes first.
+    /// When the load ends: fio ends by time, by number, or after `size` bytes, whichever comes first.
     fn length(&mut self, jobs: u64, bs: u64, size: Option<u64>) -> Result<(), Fault> {
         let span = |m: &mut Self, name: &str| match m.take(name) {
             None => Ok(None),
@@ -301,7 +301,7 @@ impl Mapping {
         }
     }
 
-    /// Reports the options that were not mapped.
+    /// Reports options that were not mapped.
     fn rest(&mut self) {
         for (name, setting) in std::mem::take(&mut self.job.settings) {
             if SAYS_NOTHING.contains(&name.as_str()) {
@@ -320,7 +320,7 @@ fn span_text(us: u64) -> String {
     if us.is_multiple_of(1_000_000) { format!("{}s", us / 1_000_000) } else { format!("{us}us") }
 }
 
-/// fio's file names, separated by ':' unless escaped by a backslash.
+/// fio's file names, separated by unescaped ':'.
 fn split_unescaped(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut chars = text.chars();

@@ -6,8 +6,8 @@
 //! | `map`, `engine` | one job's options → `bench`'s; its engine and the kernel features that it uses |
 //! | `passed_over` | options that need no counterpart |
 //!
-//! fio's defaults are part of its load: buffered I/O, a depth of 1, ring flags that were not
-//! requested. The import sets the same and reports it.
+//! fio's defaults are part of its load: buffered I/O, a depth of 1, ring flags set without a request. The import sets
+//! and reports them.
 
 mod engine;
 mod job;
@@ -19,7 +19,7 @@ use serde::Deserialize;
 use iotrail_base::error::{Error, Result};
 use iotrail_load::options::LoadOptions;
 
-/// The mapped part of a job.
+/// The part of a job that was mapped.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Imported {
     /// `bench`'s options by name, without leading dashes.
@@ -30,20 +30,20 @@ pub struct Imported {
     pub notes: Vec<String>,
 }
 
-/// Reads the one job of a file; `origin` is the file's name in messages.
+/// Imports a file's only job; `origin`: the file's name in messages.
 ///
-/// Errors (input, with the line): no job or several, an `include`, a variable, an engine or an access pattern without a
-/// counterpart, an invalid value.
+/// Usage errors (with the line): no job or several jobs, an `include`, a variable, an engine or access pattern without
+/// a counterpart, an invalid value.
 pub fn import(text: &str, origin: &str) -> Result<Imported> {
     let job = job::read(text).map_err(|at| refuse(origin, &at))?;
     let imported = map::map(job).map_err(|at| refuse(origin, &at))?;
-    // The mapped options are checked like options of a user.
+    // Mapped options are validated like user options.
     LoadOptions::deserialize(toml::Value::Table(imported.options.clone()))
         .map_err(|e| refuse(origin, &Fault { line: None, what: e.message().to_owned() }))?;
     Ok(imported)
 }
 
-/// The error and its position.
+/// An error and its position.
 #[derive(Debug, PartialEq)]
 struct Fault {
     line: Option<usize>,

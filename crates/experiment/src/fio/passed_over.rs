@@ -1,7 +1,6 @@
-//! fio's options that need no counterpart.
+//! fio options that need no counterpart.
 
-/// Options that do not affect submission: names and notes, the order of jobs, output, logs, and the creation of a
-/// missing file.
+/// Options that do not affect submission: names and notes, job order, output, logs, and the creation of a missing file.
 pub const SAYS_NOTHING: &[&str] = &[
     "allow_file_create",
     "allow_mounted_write",
@@ -61,7 +60,7 @@ pub const SAYS_NOTHING: &[&str] = &[
     "write_lat_log",
 ];
 
-/// Options of which only the default has a counterpart.
+/// Options for which only the default has a counterpart.
 pub const ONLY: &[(&str, &str, &str)] = &[
     ("loops", "1", "a load runs once"),
     ("nrfiles", "1", "a load has one file"),

@@ -1,4 +1,4 @@
-//! Typical job files and their mapped options.
+//! Typical job files and how they are mapped.
 
 use super::*;
 use iotrail_stats::random::SplitMix64;
@@ -180,7 +180,7 @@ fn unsupported_jobs_are_rejected_with_their_line() {
     assert!(deep("8388607t").starts_with("x.fio: invalid value: integer `922337"), "{}", deep("8388607t"));
 }
 
-/// Any file is either rejected, or read as a valid load.
+/// Any file is either rejected or parsed as a valid load.
 #[test]
 fn ten_thousand_mutated_files_are_parsed_or_rejected() {
     let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);

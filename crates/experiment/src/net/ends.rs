@@ -1,5 +1,5 @@
-//! Both ends: the sender in this process and the server in a child process, which the kernel kills when this process ends; or the server
-//! on another node, in a Slurm job step.
+//! Runs both ends: the sender in this process and the server in a child process, which the kernel kills when this
+//! process exits; or the server on another node, in a Slurm job step.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
@@ -39,7 +39,7 @@ pub struct Announced {
     pub control: String,
 }
 
-/// The connection between the two ends, the same for all measurements of a run.
+/// How the ends are connected, for all measurements of a run.
 enum Link {
     Namespaces(Namespaces),
     Loopback,
@@ -53,8 +53,8 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// One measurement. `options`: the options of `load` as written, from which the server takes its own. `follow`: trace 1 in N
-    /// of its requests.
+    /// Makes one measurement. `options`: the options of `load` as written, from which the server's arguments are taken.
+    /// `follow`: trace 1 in N of its requests.
     pub fn run(
         &mut self,
         load: &NetOptions,
@@ -78,7 +78,7 @@ impl Ends {
         drop(inside);
         let Loaded { measurement, histogram, interrupted, broken_off } = loaded?;
         match broken_off {
-            // A failed server reports the reason.
+            // If the server failed, its own error is more specific.
             Some(e) if !stop.load(Ordering::Relaxed) => Err(server.failure(None).unwrap_or_else(|| server.left(e))),
             _ => Ok(Measured { measurement, histogram, samples: vec![], interrupted }),
         }
@@ -104,7 +104,7 @@ impl Ends {
 }
 
 impl Link {
-    /// The addresses of the server for requests and for control.
+    /// The server's addresses for requests and for control.
     fn addresses(&self) -> (String, String) {
         match self {
             Link::Namespaces(_) => (format!("{SERVER}:0"), format!("{SERVER}:0")),
@@ -117,7 +117,7 @@ impl Link {
         }
     }
 
-    /// Starts the server with these arguments. It ends with this process.
+    /// The command that starts the server with these arguments. The server exits with this process.
     fn command(&self, words: &[String]) -> io::Result<Command> {
         let namespace = match self {
             Link::Second(server) => {
@@ -130,28 +130,28 @@ impl Link {
         };
         let enter = move || namespace.as_ref().map_or(Ok(()), |namespace| namespace::enter(namespace.as_fd()));
         let mut command = ourselves::command(Signal::KILL, enter);
-        // Ctrl-C must reach only this process, which then ends when nothing is in flight.
+        // Ctrl-C must reach only this process, which stops once nothing is in flight.
         command.args(words).process_group(0);
         Ok(command)
     }
 }
 
-/// `iotrail net serve` as a child process, ended on drop.
+/// `iotrail net serve` as a child process; killed on drop.
 struct Server {
     child: Child,
-    /// Standard input of a server on another node, which ends when it closes.
+    /// Standard input of a server on another node, which exits when this is closed.
     input: Option<ChildStdin>,
     address: Address,
     control: Address,
-    /// Its standard output: the ready line and the outcome.
+    /// Standard output: the ready line and the result.
     out: Option<BufReader<ChildStdout>>,
     printed: Vec<u8>,
-    /// Standard error of a server on another node: srun's messages.
+    /// Standard error of a server on another node, with srun's messages.
     said: File,
 }
 
 impl Server {
-    /// The server is ready on return. Errors: the server's own.
+    /// Starts the server and waits until it is ready. Fails with the server's own error.
     fn start(
         way: &Link,
         options: &Map<String, Value>,
@@ -177,7 +177,7 @@ impl Server {
         let input = child.stdin.take();
         let (mut out, mut printed) = (child.stdout.take().map(BufReader::new), Vec::new());
         if let Some(out) = &mut out {
-            // A server that cannot start exits, which ends this loop.
+            // A server that fails to start exits, which ends this loop.
             out.read_until(b'\n', &mut printed).map_err(cannot)?;
         }
         let nowhere = Address::Unix(PathBuf::new());
@@ -195,10 +195,10 @@ impl Server {
         Ok(server)
     }
 
-    /// The last error that the server reported; `code`: its exit status, if any.
+    /// The last error that the server reported; `code`: its exit status, if it has exited.
     fn failure(&mut self, code: Option<i32>) -> Option<Error> {
         if let Some(out) = &mut self.out {
-            // The server may still run: take its output so far.
+            // The server may still be running, so read only its output so far.
             ioctl_fionbio(out.get_ref(), true).ok()?;
             _ = out.read_to_end(&mut self.printed);
         }
@@ -212,14 +212,14 @@ impl Server {
         far_failure(own, &said, code)
     }
 
-    /// The sender lost the connection, and the server reported no error.
+    /// The error if the sender lost the connection and the server reported none.
     fn left(&self, e: Error) -> Error {
         if self.input.is_some() { second::lost(e) } else { e }
     }
 }
 
-/// Errors of a server on another node. An error that the server reports concerns the machine; an error of srun (step lost or not started)
-/// does not, and makes no cell untestable.
+/// The error of a server on another node. An error reported by the server concerns its machine. An srun error (step
+/// lost or not started) does not, so it makes no cell untestable.
 fn far_failure(own: Option<Error>, said: &str, code: Option<i32>) -> Option<Error> {
     if let Some(own) = own {
         return Some(match own.errno {
@@ -231,7 +231,7 @@ fn far_failure(own: Option<Error>, said: &str, code: Option<i32>) -> Option<Erro
     }
     let last = iotrail_base::words::last_line(said)?;
     Some(match code {
-        // The shell's status: the program does not exist, or cannot be executed.
+        // Exit status of the shell: the program does not exist or is not executable.
         Some(126 | 127) => Error::machine(format!("the server: {last}"), "--ship brings iotrail to its node"),
         _ => second::lost(last),
     })
@@ -246,21 +246,21 @@ impl Drop for Server {
                 std::thread::sleep(FAR / 1000);
             }
         }
-        // A process that has exited only has to be reaped.
+        // If the process has already exited, it only has to be reaped.
         self.child.kill().unwrap_or(());
         self.child.wait().map(drop).unwrap_or(());
     }
 }
 
-/// Time limit for the exit of a server on another node.
+/// Maximum time for a server on another node to exit.
 const FAR: Duration = Duration::from_secs(10);
 
-/// A file in memory without a size limit, freed with its descriptors.
+/// A file in memory without a size limit, freed when its descriptors are closed.
 fn memory_file() -> io::Result<File> {
     Ok(memfd_create("said", MemfdFlags::CLOEXEC)?.into())
 }
 
-/// A directory for the sockets of a run. The next run removes those of a killed run.
+/// A directory for a run's sockets. If a run is killed, the next run removes its directory.
 fn folder() -> Result<Folder> {
     let place = std::env::temp_dir();
     Folder::make(&place, "iotrail-net-bench-").map_err(|e| {

@@ -1,4 +1,4 @@
-//! A sender's run against a server, with the server's part of the measurement if available.
+//! Runs a sender against a server, and adds the server's part of the measurement if available.
 
 use std::cell::RefCell;
 use std::net::UdpSocket;
@@ -25,7 +25,7 @@ use iotrail_stats::quantile;
 /// The result of one run of a sender.
 pub struct Loaded {
     pub measurement: Measurement,
-    /// Latencies in nanoseconds, all connections together.
+    /// Latencies of all connections, in nanoseconds.
     pub histogram: Histogram<u64>,
     /// Stopped by the user.
     pub interrupted: bool,
@@ -52,8 +52,8 @@ impl ControlSession {
     }
 }
 
-/// Sends to a server and measures both sides. If no iotrail server answers at the default control address, the server is not measured and a
-/// warning is added; at an explicit control address, no answer is an error.
+/// Sends to a server and measures both sides. If no iotrail server answers at the default control address, only the
+/// sender is measured, with a warning; at an explicit control address, that is an error.
 pub fn run(
     spec: &SenderSpec,
     address: &Address,
@@ -71,7 +71,7 @@ pub fn run(
         match at {
             Boundary::Ready => {}
             Boundary::MeasureBegins => {
-                // A measured server reads the state of its own machine.
+                // A measured server reads its own machine's state.
                 let of = circumstances::Subject { target: None, bytes: None, cpus: &cpus };
                 before = alone.then(|| circumstances::before(of));
                 if let Some(talk) = talk.as_mut() {
@@ -97,7 +97,7 @@ pub fn run(
     };
     let mut sent = sender::run(spec, address, &mut boundary, &mut progress, stop)?;
     let mut talk = talk.into_inner();
-    // An aborted load has not reached its final boundary.
+    // An aborted load never reached its final boundary.
     talk.iter_mut().for_each(ControlSession::end);
     let mut broken_off = sent.broken_off.take();
 
@@ -181,7 +181,7 @@ fn stopped(address: &Address) -> Error {
     Error::machine(format!("the server at {address} was stopped"), "keep it running until the load ends")
 }
 
-/// The seconds that a lost server had reported. `None`: none.
+/// The seconds that a lost server reported; `None` if it reported none.
 fn lost_half(guest: &Guest) -> Option<Measured> {
     let (first, rest) = guest.seconds().split_first()?;
     let mut total: ServerCounts = first.clone();
@@ -213,7 +213,7 @@ fn between(address: &Address, welcome: Option<&Welcome>) -> &'static str {
         (Address::Unix(_), _) => "unix",
         (Address::Tcp(_), Some(welcome)) => Machine::of_this_process().between(&welcome.machine),
         (Address::Tcp(at), None) => {
-            // For a local destination, the kernel selects that address as the source. No packet is sent.
+            // For a local destination, the kernel selects the same address as source. This sends no packet.
             let any = if at.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
             let source = UdpSocket::bind(any).and_then(|s| s.connect(at).and_then(|()| s.local_addr()));
             if source.is_ok_and(|source| source.ip() == at.ip()) { "loopback" } else { "hosts" }
@@ -221,7 +221,7 @@ fn between(address: &Address, welcome: Option<&Welcome>) -> &'static str {
     }
 }
 
-/// The two halves as one measurement.
+/// Combines both halves into a measurement.
 fn joined(
     spec: &SenderSpec,
     address: &Address,

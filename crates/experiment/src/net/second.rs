@@ -1,4 +1,4 @@
-//! The server on the second node of a job of `net bench --slurm`: a job step starts it, and it exits at the end of its input.
+//! A server on the second node of a `net bench --slurm` job, run by a job step; it exits when its input is closed.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -18,15 +18,15 @@ pub struct Second {
     pub program: PathBuf,
 }
 
-/// An environment variable, since it is not part of the plan.
+/// An environment variable, because the node is not part of the plan.
 pub const VARIABLE: &str = "IOTRAIL_SECOND_NODE";
 
-/// The server's node or job step was lost: the parent process can resume the run.
+/// The server's node or job step was lost, so the parent process can resume the run.
 pub fn lost(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::new(Kind::Lost, "the server's node or its job step is lost", "").because(why)
 }
 
-/// The address under which it can be reached.
+/// The address at which the server is reachable.
 pub struct Server {
     at: IpAddr,
     program: PathBuf,
@@ -51,7 +51,7 @@ impl Server {
         Ok(Self { at, program })
     }
 
-    /// With a port chosen by the kernel.
+    /// The kernel chooses the port.
     pub fn listen_at(&self) -> String {
         SocketAddr::new(self.at, 0).to_string()
     }

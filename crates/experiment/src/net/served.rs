@@ -17,9 +17,9 @@ use iotrail_schema::measurement::Warning;
 use iotrail_schema::net_record::{SERVER_SCHEMA, ServedRecord, ServerCounts};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Interval between reads of the traced requests.
+/// Interval at which the traced requests are read.
 const ROOM: Duration = Duration::from_millis(20);
-/// Interval between checks of the stop flag, if nothing wakes the thread.
+/// Interval at which the stop flag is checked if nothing wakes the thread.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The options of a server.
@@ -27,21 +27,21 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct Options {
     /// Whether measured spans are traced.
     pub trace: Trace,
-    /// Trace 1 in N io_uring requests end to end.
+    /// Traces 1 in N io_uring requests end to end.
     pub follow: Option<u32>,
-    /// `None`: serve until stopped.
+    /// `None` to serve until stopped.
     pub duration: Option<Duration>,
 }
 
 /// Events for display.
 pub enum ServeNews<'a> {
-    /// A second ended; the number of open connections.
+    /// A second ended, with this number of open connections.
     Second(&'a ServerCounts, u64),
-    /// The control connection.
+    /// A message about the control connection.
     Message(String),
 }
 
-/// The result of the next wait.
+/// What ended a wait.
 enum Next {
     Happened(Event),
     Time,
@@ -56,7 +56,7 @@ struct Serving<'a> {
     stop: &'a AtomicBool,
     ends: Option<Instant>,
     began: Look,
-    /// At the end of the last second.
+    /// Counters at the end of the last second.
     seen: Look,
     second: Instant,
     cpus: Vec<u32>,
@@ -68,7 +68,7 @@ struct Serving<'a> {
 
 /// Serves until stopped. The calling thread waits, reports and measures; other threads serve.
 ///
-/// Errors: a failed server thread; probes that `--trace on` requires and that cannot be loaded.
+/// Fails if a server thread fails, or if `--trace on` requires probes that cannot be loaded.
 pub fn serve(
     server: &Server,
     host: Option<Host>,
@@ -79,7 +79,7 @@ pub fn serve(
     let resident_before_bytes = span::resident();
     let started = iotrail_host::clock::unix_s();
     if how.trace == Trace::On {
-        // Reported at startup, not to the first sender.
+        // Report probe errors at startup, not to the first sender.
         Probes::attach(&mut ObjectSlot::default(), server, how.trace, how.follow)?;
     }
     let spec = server.spec();
@@ -105,7 +105,7 @@ pub fn serve(
     loop {
         match serving.next(now + Duration::from_secs(u32::MAX.into()))? {
             Next::Happened(Event::Hello(hello)) => serving.measure(&hello)?,
-            // From a sender that has disconnected.
+            // Left over from a sender that has disconnected.
             Next::Happened(_) | Next::Time => {}
             Next::Stop => return serving.record(started),
         }
@@ -173,7 +173,7 @@ impl Serving<'_> {
         }
     }
 
-    /// One sender, from its hello until it disconnects.
+    /// Serves one sender from its hello until it disconnects.
     fn measure(&mut self, hello: &Hello) -> Result<()> {
         let mut room = ObjectSlot::default();
         let resident = span::resident();
@@ -181,7 +181,7 @@ impl Serving<'_> {
             Ok(probes) => probes,
             Err(e) => return self.give_up(&e.to_string()),
         };
-        // The cost of the probes is not part of a connection.
+        // A connection's memory excludes that of the probes.
         let taken = span::resident().zip(resident).map(|(after, before)| after.saturating_sub(before));
         let resident_before = self.resident_before_bytes.zip(taken).map(|(before, taken)| before + taken);
         self.say(&FromServer::Welcome(Box::new(Welcome {
@@ -230,7 +230,7 @@ impl Serving<'_> {
                     }
                     return Ok(());
                 }
-                // One sender at a time: the host accepts no other.
+                // The host accepts only one sender at a time.
                 Next::Happened(Event::Hello(_)) => {}
                 Next::Time => {
                     if let Some(span) = &mut span {
@@ -245,7 +245,7 @@ impl Serving<'_> {
                 Next::Stop => {
                     if let Some(span) = span {
                         self.broken_spans += 1;
-                        // Errors at the final boundary are not reported.
+                        // Errors at the final boundary are ignored.
                         if let (Ok(part), Some(host)) = (span.end(&mut probes, false, resident_before), &mut self.host)
                         {
                             host.hand_over(&FromServer::Measured(Box::new(part)));
@@ -257,7 +257,7 @@ impl Serving<'_> {
         }
     }
 
-    /// The server cannot measure for this sender, but continues to serve.
+    /// Rejects this sender, whose load cannot be measured, and continues to serve.
     fn give_up(&mut self, why: &str) -> Result<()> {
         (self.tell)(ServeNews::Message(format!("a sender could not be measured: {why}")));
         self.send_away(why);

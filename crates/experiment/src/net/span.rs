@@ -1,5 +1,4 @@
-//! One measured span of a server: its counts and its probes. At both ends no request is in flight and all threads
-//! sleep.
+//! A measured span of a server: its counts and probes. At both ends, no request is in flight and all threads sleep.
 
 use iotrail_schema::setup_flag;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,11 +18,11 @@ use iotrail_probe::watch::{ObjectSlot, Watch};
 use iotrail_schema::measurement::{Cpu, LoadRecord, Measurement, Ring, SCHEMA, Warning};
 use iotrail_schema::net_record::{Memory, ServerCounts, ServerRecord};
 
-/// Time limit for the threads of an idle server to sleep.
+/// Maximum time for an idle server's threads to fall asleep.
 const REST: Duration = Duration::from_millis(500);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The probes on the server of this process, for one sender.
+/// Probes on this process's server, for one sender.
 pub struct Probes<'room> {
     watch: Option<(Watch<'room>, Option<Requests>)>,
     trace: Trace,
@@ -31,7 +30,7 @@ pub struct Probes<'room> {
 }
 
 impl<'room> Probes<'room> {
-    /// Attaches them; the calling thread is not traced.
+    /// Attaches the probes, which do not trace the calling thread.
     pub fn attach(room: &'room mut ObjectSlot, server: &Server, trace: Trace, follow: Option<u32>) -> Result<Self> {
         let mut warnings = Vec::new();
         let is_ring = server.spec().options.engine == ServerEngine::IoUring;
@@ -57,7 +56,7 @@ impl<'room> Probes<'room> {
         Ok(Self { watch: watch.map(|watch| (watch, how.map(Requests::new))), trace, warnings })
     }
 
-    /// Requests are traced, so that the ring buffer has to be read regularly.
+    /// Whether requests are traced, so that the ring buffer has to be read regularly.
     pub fn follow(&self) -> bool {
         matches!(self.watch, Some((_, Some(_))))
     }
@@ -68,11 +67,11 @@ pub struct Span<'a> {
     server: &'a Server,
     began: Look,
     seconds: Vec<ServerCounts>,
-    /// At the end of the last second.
+    /// Counters at the end of the last second.
     seen: Look,
     next: Instant,
     before: circumstances::Before<'a>,
-    /// CPU time so far of all threads except the calling one, and of the SQPOLL threads.
+    /// CPU time so far of all threads except the calling thread, and of the SQPOLL threads.
     others_ns: Option<u64>,
     sqpoll_ns: Option<u64>,
     started_unix_s: u64,
@@ -115,7 +114,7 @@ impl<'a> Span<'a> {
         if now < self.next {
             return None;
         }
-        // A late one is longer, and has its real duration.
+        // A second that ends late is longer, and its record has the actual duration.
         while self.next <= now {
             self.next += SECOND;
         }
@@ -131,7 +130,7 @@ impl<'a> Span<'a> {
         self.server.look().since(&self.began).1.counts.requests
     }
 
-    /// Reads the traced requests before the ring buffer is full.
+    /// Reads the traced requests before the ring buffer fills up.
     pub fn make_room(&self, probes: &mut Probes<'_>) -> Result<()> {
         let Some((watch, Some(requests))) = &mut probes.watch else { return Ok(()) };
         requests.make_room(watch, self.server.look().since(&self.began).1.counts.completions)
@@ -151,7 +150,7 @@ impl<'a> Span<'a> {
         let (threads, total) = look.since(&self.began);
         let last = look.since(&self.seen).1;
         if last.counts != Default::default() {
-            // The seconds sum to the total.
+            // The seconds add up to the total.
             self.seconds.push(last);
         }
         let server = ServerRecord {
@@ -194,7 +193,7 @@ impl<'a> Span<'a> {
     }
 }
 
-/// Connections that could not be accepted.
+/// Warns about connections that could not be accepted.
 pub fn refused_connections(failures: u64) -> Option<Warning> {
     (failures > 0).then(|| {
         Warning::new(
@@ -207,7 +206,7 @@ pub fn refused_connections(failures: u64) -> Option<Warning> {
     })
 }
 
-/// Time that the threads were runnable but not running: neither CPU time nor idle.
+/// Time for which the threads were runnable but not running, which is neither CPU time nor idle time.
 fn waited(server: &ServerRecord) -> Option<u64> {
     let t = &server.total;
     let wall = t.wall_ns * server.threads.len() as u64;
@@ -222,14 +221,14 @@ pub fn memory(resident_before_bytes: Option<u64>, server: &Server) -> Option<Mem
     })
 }
 
-/// Resident memory of this process.
+/// This process's resident memory.
 pub fn resident() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// The server's part of the measurement; the sender adds its own.
+/// The server's part of the measurement, to which the sender adds its own.
 fn measured(
     server: &Server,
     record: &ServerRecord,
@@ -254,7 +253,7 @@ fn measured(
             "responses are sent in parts if a request does not fit one receive buffer: increase --buffer-size, or decrease --zero-copy",
         ));
     }
-    // If a value is unknown for one thread, the sum is unknown.
+    // The sum is unknown if it is unknown for any thread.
     let has_sqpoll = setup_flag::is_set(&spec.setup.names(), "sqpoll");
     let sqpoll = sqpoll_ns.or((!has_sqpoll).then_some(0));
     let known_ns = || Some(record.total.user_ns? + record.total.system_ns? + sqpoll?);

@@ -1,4 +1,4 @@
-//! Combinations of the parameters: one point of each axis.
+//! Combinations of parameters: one point per axis.
 
 use serde_json::{Map, Value};
 
@@ -7,10 +7,10 @@ use crate::load::Kind;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::value_text;
 
-/// One point of each axis, by the axis's name.
+/// One point per axis, with the axis name.
 pub(super) type Combination<'a> = [(&'a str, &'a Point)];
 
-/// Calls `f` with one point of each axis, the last axis turning fastest.
+/// Calls `f` for every combination; the last axis varies fastest.
 pub(super) fn each_combination(scale: &Scale, f: &mut dyn FnMut(&Combination<'_>) -> Result<()>) -> Result<()> {
     let mut at = vec![0; scale.axes.len()];
     loop {
@@ -32,8 +32,7 @@ pub(super) fn each_combination(scale: &Scale, f: &mut dyn FnMut(&Combination<'_>
     }
 }
 
-/// The options of one combination: the fixed ones, overridden by those of each point. Options of different points do not override each
-/// other.
+/// A combination's options: the fixed options, overridden by those of each point. Points do not override each other.
 pub(super) fn merged(scale: &Scale, points: &Combination<'_>) -> Options {
     let set = points.iter().flat_map(|(_, point)| point.options.clone()).collect();
     let mut options = scale.load.clone();
@@ -52,12 +51,12 @@ pub(super) fn refuse_combination(kind: Kind, points: &Combination<'_>, why: &dyn
     Error { place: place(points), ..Error::input(what, kind.remedy()) }
 }
 
-/// As [`refuse_combination`], for an error with its own remedy.
+/// Same as [`refuse_combination`], for an error with a remedy of its own.
 pub(super) fn refuse_in(points: &Combination<'_>, e: Error) -> Error {
     Error { place: place(points), what: format!("{}: {}", label(&params(points), points), e.what), ..e }
 }
 
-/// The last point of a combination is its arm.
+/// A combination's last point is its arm.
 fn place(points: &Combination<'_>) -> Option<String> {
     points.last().map(|(_, point)| point.at.clone())
 }

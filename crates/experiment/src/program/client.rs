@@ -1,4 +1,4 @@
-//! The client of a server: a command that runs when the server is ready, and whose output has the metrics.
+//! A server's client: a command that runs once the server is ready, and whose output contains the metrics.
 
 use std::fs::File;
 use std::process::Command;
@@ -17,11 +17,11 @@ use iotrail_host::limits;
 use iotrail_watch::command::cannot_run;
 use iotrail_watch::guardian::Guardian;
 
-/// Time limit for a server to become ready.
+/// Maximum time for a server to become ready.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A waiting or running client.
+/// A client that is waiting or running.
 #[derive(Debug)]
 pub struct Client {
     thread: JoinHandle<Result<Done>>,
@@ -29,16 +29,16 @@ pub struct Client {
     give_up: Arc<AtomicBool>,
 }
 
-/// The result of a client.
+/// A client's result.
 #[derive(Debug, Clone, Copy)]
 pub struct Done {
-    /// 128 + signal if it was killed.
+    /// 128 + signal if a signal killed it.
     pub status: i32,
     pub wall_ns: u64,
 }
 
 impl Client {
-    /// `log`: the server's output; `output`: destination of the client's output.
+    /// `log`: the server's output; `output`: where the client's output goes.
     pub fn start(options: &ProgramOptions, ready: Ready, log: &File, output: &File) -> Result<Self> {
         let twice = |file: &File| {
             file.try_clone()
@@ -67,7 +67,7 @@ impl Client {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Ends it if it still runs.
+    /// Stops the client if it is still running.
     pub fn end(self) -> Result<Done> {
         self.give_up.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_else(|payload| Err(Error::of_panic("the client's thread", payload.as_ref())))

@@ -1,24 +1,24 @@
-//! Guesses from the name of a metric whether more or less is better. The guess is printed before the measurement, and `:less` or `:more`
-//! overrides it.
+//! Guesses from a metric's name whether more or less is better. The guess is printed before the measurement, and
+//! `:less` or `:more` overrides it.
 
-/// Less is better, in total and per second.
+/// Words for which less is better, in total and per second.
 const BAD: &str = "err errs miss misses missed retry retries retried drop drops dropped stall stalls stalled timeout timeouts abort \
     aborts aborted lost loss losses rejected conflicts collisions faults";
 
 /// Rates: more is better.
 const RATES: &str = "tps qps rps iops ops pps bps mbps gbps fps throughput bandwidth bw rate speed score";
 
-/// Times, their spread, and consumed resources: less is better.
+/// Times, their spread, and used resources: less is better.
 const COSTS: &str = "times elapsed duration delay delays rtt ttfb wall wait waits jitter stddev percentile quantile s sec secs \
     second seconds ms msec msecs us usec usecs ns nsec nsecs minutes hours rss pss mem memory heap cost";
 
-/// Suffixes for "per second": `mb_s`.
+/// Suffixes meaning "per second": `mb_s`.
 const SECONDS: &str = "s sec secs second seconds";
 
 /// Units that are counted per second, including plurals.
 const COUNTED: &str = "b kb mb gb tb kib mib gib tib bit kbit mbit gbit byte op io req tx txn msg row";
 
-/// Units of work: a value per unit is a cost.
+/// Units of work: a value per unit of work is a cost.
 const WORK: &str = "op ops io ios req reqs request requests call tx txn transaction query msg message row packet byte item event \
     instruction iteration";
 
@@ -26,7 +26,7 @@ fn is_of(list: &str, word: &str) -> bool {
     list.split(' ').any(|of| of == word)
 }
 
-/// Judges the names that programs use.
+/// Handles the naming styles of common programs.
 pub fn less_is_better(name: &str) -> bool {
     let words = words(name);
     let per = words.iter().position(|word| word == "per");
@@ -47,7 +47,7 @@ fn is_bad(word: &str) -> bool {
     is_of(BAD, word) || word.starts_with("error") || word.starts_with("fail")
 }
 
-/// `None`: the word does not decide.
+/// `None` if the word is inconclusive.
 fn costs(word: &str) -> Option<bool> {
     // p99, p99us.
     let of_quantile = word.strip_prefix('p').map(|rest| rest.trim_end_matches(|c: char| c.is_ascii_alphabetic()));
@@ -66,7 +66,7 @@ fn is_counted(word: &str) -> bool {
     is_of(COUNTED, word) || is_plural && costs(word) != Some(true)
 }
 
-/// In lower case, `/` as `per`; `p99Latency` is two.
+/// Splits into lower-case words, with `/` as `per`: `p99Latency` has two words.
 fn words(name: &str) -> Vec<String> {
     let mut parted = String::new();
     let mut before = ' ';

@@ -8,8 +8,8 @@ use super::guard::Patience;
 pub struct Expected {
     pub exit_status: i32,
     pub patience: Patience,
-    /// A trial, with the probes and the user's commands before and after it.
+    /// Duration of a trial, including probes and the user's commands before and after it.
     pub trial: Duration,
-    /// A timed run.
+    /// Duration of a timed run.
     pub each: Duration,
 }

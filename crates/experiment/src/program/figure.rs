@@ -1,4 +1,4 @@
-//! A metric that the program prints: its position in the output, and its direction.
+//! A metric printed by the program: where to find it in the output, and its direction.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -18,22 +18,22 @@ use iotrail_schema::program_record::OwnFigure;
 #[derive(Debug, Clone)]
 pub struct OwnMetric {
     pub name: String,
-    /// As specified.
+    /// The specification as written.
     text: String,
     place: Place,
     pub less_is_better: bool,
-    /// The direction is guessed from its name.
+    /// The direction was guessed from the name.
     is_guessed: bool,
 }
 
-/// Maximum size of a program's kept output, from its end.
+/// Maximum size of a program's stored output; its end is kept.
 pub(super) const KEPT_OUTPUT: u64 = 16 << 20;
 
 #[derive(Debug, Clone)]
 enum Place {
     /// The first group of the last match.
     Match(Regex),
-    /// A path, and its JSON pointer into the last JSON value of the output that contains it.
+    /// A JSON path as written, and as a pointer into the last JSON value in the output that contains it.
     Json { path: String, pointer: String },
 }
 
@@ -103,7 +103,8 @@ fn pointer(path: &str) -> Option<String> {
     (!out.is_empty()).then_some(out)
 }
 
-/// `tps: more is better; add :less if it is not`: for metrics without an explicit direction. `None`: all have one.
+/// `tps: more is better; add :less if it is not`: lists metrics without an explicit direction. `None` if there are
+/// none.
 pub fn guessed(metrics: &[OwnMetric]) -> Option<String> {
     let way = |less: bool| if less { "less" } else { "more" };
     let of = |m: &OwnMetric| format!("{}: {} is better", m.name, way(m.less_is_better));
@@ -119,7 +120,7 @@ pub fn guessed(metrics: &[OwnMetric]) -> Option<String> {
 }
 
 impl OwnMetric {
-    /// Searches the program's output; errors contain the pattern. `stop` ends it with an error.
+    /// Searches the program's output. Errors contain the pattern. `stop` aborts the search with an error.
     pub fn find(&self, output: &str, stop: &AtomicBool) -> Result<OwnFigure, String> {
         let value = match &self.place {
             Place::Match(pattern) => matched(pattern, output, LIMIT, stop),
@@ -133,7 +134,7 @@ impl OwnMetric {
     }
 }
 
-/// The ranges of the last match and of its first group. `None`: no match.
+/// The ranges of the last match and of its first group; `None` without a match.
 type LastMatch = Option<(Range<usize>, Range<usize>)>;
 
 fn last_match(pattern: &Regex, output: &str, limit: Duration, stop: &AtomicBool) -> Result<LastMatch, String> {
@@ -143,7 +144,7 @@ fn last_match(pattern: &Regex, output: &str, limit: Duration, stop: &AtomicBool)
     })
 }
 
-/// The last match's number.
+/// The number in the last match.
 fn matched(pattern: &Regex, output: &str, limit: Duration, stop: &AtomicBool) -> Result<f64, String> {
     let found = last_match(pattern, output, limit, stop)?;
     let (whole, its) = found.ok_or_else(|| format!("nothing in the output matches /{pattern}/"))?;
@@ -166,7 +167,7 @@ fn no_number(text: &str) -> &'static str {
     }
 }
 
-/// The value at a JSON pointer in the last JSON value of the output that contains it.
+/// The value at a JSON pointer in the last JSON value in the output that contains it.
 fn json_number(path: &str, pointer: &str, output: &str) -> Result<f64, String> {
     let (mut any, mut found) = (false, None);
     for value in json_values(output) {
@@ -183,7 +184,7 @@ fn json_number(path: &str, pointer: &str, output: &str) -> Result<f64, String> {
     number(&text).ok_or_else(|| format!("{path} is {}, {why}", quoted(&text)))
 }
 
-/// The parser's error in the first line that begins an object or a list.
+/// The parser's error in the first line that starts an object or an array.
 fn invalid(output: &str) -> String {
     let mut lines =
         output.split_inclusive('\n').scan(0, |at, line| Some((std::mem::replace(at, *at + line.len()), line)));
@@ -192,7 +193,7 @@ fn invalid(output: &str) -> String {
     error.map(|e| format!(": {e} of its first object or list")).unwrap_or_default()
 }
 
-/// The top-level JSON objects and arrays of the output, whatever text surrounds them.
+/// The top-level JSON objects and arrays in the output, ignoring text around them.
 pub(super) fn json_values(output: &str) -> impl Iterator<Item = Value> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -202,14 +203,14 @@ pub(super) fn json_values(output: &str) -> impl Iterator<Item = Value> {
             let end = match values.next() {
                 Some(Ok(value)) => {
                     at = start + values.byte_offset();
-                    // A part of an invalid value, such as one with a NaN, is not a top-level value.
+                    // Part of an invalid value, such as one with a NaN, is not a top-level value.
                     let before = output[..start].trim_end();
                     if before.ends_with([',', '[']) || before.ends_with("\":") {
                         continue;
                     }
                     return Some(value);
                 }
-                // A truncated value has parts, too.
+                // Parts of a truncated value are not top-level values either.
                 Some(Err(e)) if e.is_eof() => output.len(),
                 Some(Err(e)) => start + place(rest, e.line(), e.column()).max(1),
                 None => output.len(),
@@ -220,7 +221,7 @@ pub(super) fn json_values(output: &str) -> impl Iterator<Item = Value> {
     })
 }
 
-/// The position where the parser stopped: lines count from 1, columns are bytes.
+/// Byte offset at which the parser stopped; lines are 1-based, columns are bytes.
 fn place(text: &str, line: usize, column: usize) -> usize {
     let before: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
     (before + column).saturating_sub(1)
@@ -249,7 +250,7 @@ mod tests {
     fn the_direction_is_specified_or_guessed_and_reported() {
         let less = |metric: &str| metric.parse::<OwnMetric>().unwrap().less_is_better;
         assert!(less("lat_avg=/(x)/") && less("elapsed_s=/(x)/") && !less("qps=/(x)/") && !less("bandwidth=/(x)/"));
-        // Rates of any unit.
+        // Rates in any unit.
         assert!(
             !less("req_per_s=/(x)/") && !less("mb_per_sec=/(x)/") && less("errors_per_s=/(x)/") && less("wall_s=/(x)/")
         );
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(of("bw=/BW=([0-9.]+[kKMGT]?i?)/", "BW=12.5MiB/s (13.1MB/s)"), Ok(12.5 * 1024.0 * 1024.0));
         assert!(of("req=/.*([0-9.]+) req/", "1523 req").unwrap_err().contains("at '1523'"));
         assert!(of("t=/took (.*) s/", "took 0,998213 s").unwrap_err().contains("LC_ALL=C"));
-        // A pattern that matches the following text is intentional.
+        // A pattern that matches the text after the number is intentional.
         assert_eq!(of("row=/^([0-9]+),/", "1523,77,12"), Ok(1523.0));
         assert_eq!(of("row=/^[0-9]+,([0-9]+)/", "1523,77 ms"), Ok(77.0));
     }
@@ -325,7 +326,7 @@ mod tests {
         ] {
             assert_eq!(of(output).unwrap_err(), why, "{output}");
         }
-        // Quadratic time would take hours.
+        // A quadratic algorithm would take hours.
         assert!(of(&"[".repeat(2 << 20)).is_err() && of(&"{ [x".repeat(1 << 18)).is_err());
     }
 
@@ -338,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_match_that_takes_too_long_is_bounded_and_stopped() {
-        // One match of 2,500 states at each of 100,000 bytes: seconds.
+        // A match with 2,500 states at each of 100,000 bytes takes seconds.
         let pattern = Regex::new("((?:a{0,50}){50})b").unwrap();
         let output = "a".repeat(100_000);
         let at = |limit, stop| matched(&pattern, &output, limit, &AtomicBool::new(stop)).unwrap_err();

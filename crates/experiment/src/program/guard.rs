@@ -1,4 +1,4 @@
-//! Ends runs that do not end by themselves.
+//! Kills runs that do not end by themselves.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use iotrail_watch::session::Counts;
 /// Limits after which a run is killed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Patience {
-    /// Maximum time with requests in flight and no completion; for traced runs.
+    /// Maximum time with requests in flight but no completion, for traced runs.
     pub stall: Duration,
-    /// Maximum time without a request and without a completion; `None`: unlimited.
+    /// Maximum time without a request or completion; `None` for no limit.
     pub idle: Option<Duration>,
-    /// Maximum total time; `None`: unlimited.
+    /// Maximum total time; `None` for no limit.
     pub in_all: Option<Duration>,
 }
 
-/// The reason for killing a run, as the cause of an error.
+/// Why a run was killed, as the cause of an error.
 #[derive(Debug)]
 pub struct Hung {
     pub why: String,
@@ -32,10 +32,10 @@ impl fmt::Display for Hung {
 
 impl std::error::Error for Hung {}
 
-/// Detects a traced program without progress.
+/// Detects that a traced program makes no progress.
 pub struct Guard {
     pub patience: Patience,
-    /// The last counts, and the time of their last change.
+    /// The latest counts, and when they last changed.
     pub last: Option<(Counts, Duration)>,
     pub stuck: Option<String>,
 }
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(after(&[(500, Some((4, 3))), (1200, Some((5, 3))), (2100, Some((5, 3))), (2150, None)]), None);
         let stuck = after(&[(500, Some((4, 3))), (1000, None), (1600, Some((4, 3)))]).unwrap();
         assert_eq!(stuck, "it stalled: 1 of 4 requests in flight, and none was delivered for 1.10 s");
-        // Its SQPOLL thread sleeps, so that the kernel has no request.
+        // The SQPOLL thread sleeps, so the kernel has no requests.
         let most = Some(Duration::from_secs(5));
         assert_eq!(within(most, &[(500, Some((3, 3))), (5400, Some((3, 3)))]), None);
         let stuck = within(most, &[(500, Some((3, 3))), (5600, Some((3, 3)))]).unwrap();

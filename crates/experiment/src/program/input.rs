@@ -1,4 +1,4 @@
-//! The standard input of a program's runs, the same for each.
+//! Gives all runs of a program the same standard input.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Seek as _, SeekFrom};
@@ -21,7 +21,7 @@ pub fn again() -> Result<Stdio> {
         Some(_) => {}
     }
     let again = File::open("/proc/self/fd/0").and_then(|mut file| {
-        // A device has no offset.
+        // Devices have no offset.
         tell(&stdin).map_or(Ok(0), |at| file.seek(SeekFrom::Start(at)))?;
         Ok(file)
     });
@@ -31,7 +31,7 @@ pub fn again() -> Result<Stdio> {
     again.map(Stdio::from)
 }
 
-/// Errors: a pipe with data, which no run would read. ssh and services leave an empty pipe.
+/// Rejects a pipe with data, which no run would read. ssh and services leave an empty pipe.
 pub fn no_pipe() -> Result<()> {
     let waits = ioctl_fionread(io::stdin()).is_ok_and(|bytes| bytes > 0);
     if !waits || !matches!(kind(), Some(FileType::Fifo | FileType::Socket)) {

@@ -1,4 +1,4 @@
-//! Matches of the user's regular expressions in a program's output, with a time limit.
+//! Matches user-supplied regular expressions against a program's output, with a time limit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
@@ -9,15 +9,15 @@ use regex_lite::Regex;
 
 use iotrail_base::words::bytes;
 
-/// Time limit for the matches of one expression. One match takes time proportional to the output and the expression; all matches take
-/// quadratic time.
+/// Time limit for all matches of an expression. One match takes time proportional to output and expression; all matches
+/// together take quadratic time.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// Interval of checking `stop`.
+/// Interval at which `stop` is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Runs in a separate thread, because a match cannot be interrupted; after the limit or `stop`, the thread ends after its match. `work`
-/// reads the flag between two matches.
+/// Runs `work` in a separate thread, because a match cannot be interrupted. After the limit or `stop`, that thread
+/// exits once its current match ends; `work` reads the flag between matches.
 pub fn limited<T: Send + 'static>(
     pattern: &Regex,
     output: &str,
@@ -29,7 +29,7 @@ pub fn limited<T: Send + 'static>(
     let (own, text, given_up) = (pattern.clone(), output.to_owned(), Arc::new(AtomicBool::new(false)));
     let gives_up = Arc::clone(&given_up);
     std::thread::spawn(move || {
-        // After the limit there is no receiver.
+        // After the limit, there is no receiver.
         let _ = sender.send(work(&own, &text, &given_up));
     });
     let until = Instant::now() + limit;

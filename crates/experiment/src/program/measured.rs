@@ -1,4 +1,4 @@
-//! One run of a program as a measurement.
+//! Turns a run of a program into a measurement.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +23,7 @@ use iotrail_stats::histogram;
 /// The engine name of programs.
 const ENGINE: &str = "program";
 
-/// Runs it once. `expected`: the reference for its runs.
+/// Runs the program once. `expected`: the reference for its runs.
 pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool) -> Result<Measured> {
     let cpus = iotrail_host::cpu::online()?;
     let before = circumstances::before(circumstances::Subject { target: None, bytes: None, cpus: &cpus });
@@ -112,7 +112,7 @@ pub fn measure(options: &ProgramOptions, expected: &Expected, stop: &AtomicBool)
     Ok(Measured { measurement: m, histogram: latencies, samples: vec![], interrupted })
 }
 
-/// The arm as options of `try`.
+/// The arm as `try` options.
 fn settings(options: &ProgramOptions) -> Vec<String> {
     let change = &options.change;
     let number = |n: Option<u32>| n.map(|n| n.to_string());
@@ -145,10 +145,10 @@ fn load_record(options: &ProgramOptions, r: &Run) -> LoadRecord {
     }
 }
 
-/// Results of the probes.
+/// Adds the trace's results.
 fn seen(m: &mut Measurement, trace: TraceRecord) {
     traced::fill(m, trace.total);
-    // Pages and tables print no interval.
+    // Pages and tables do not print intervals.
     for (name, value) in m.per_io.by_name() {
         let narrow = |x: f64| m.per_io_intervals.get(name).is_none_or(|[lo, hi]| is_narrow(x, (*lo, *hi)));
         *value = value.filter(|x| narrow(*x));
@@ -166,7 +166,7 @@ fn remaining(r: &Run) -> Option<Warning> {
     })
 }
 
-/// Rings without the flags of the arm: the run measures a different arm.
+/// Warns about rings without the arm's flags, with which the run measures a different arm.
 fn left_as_asked(r: &Run) -> Option<Warning> {
     let left: Vec<&str> = r.rings.iter().filter_map(|ring| ring.left_as_asked.as_deref()).collect();
     let first = left.first()?;

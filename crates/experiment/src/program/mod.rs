@@ -1,4 +1,4 @@
-//! An unmodified user program as a load, with rewritten ring flags and selected CPUs and environment.
+//! An unmodified user program as a load, with rewritten ring flags and with selected CPUs and environment.
 
 mod client;
 mod direction;

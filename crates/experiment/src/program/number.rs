@@ -1,8 +1,8 @@
-//! Numbers as programs print them: `1234.5`, `1,234`, `58.1k`, `12.5Mi`.
+//! Parses numbers as programs print them: `1234.5`, `1,234`, `58.1k`, `12.5Mi`.
 
 use std::ops::Range;
 
-/// Decimal prefixes; a following `i` makes them powers of 1024.
+/// Decimal prefixes; a following `i` turns them into powers of 1024.
 const PREFIXES: [(char, i32); 5] = [('k', 1), ('K', 1), ('M', 2), ('G', 3), ('T', 4)];
 
 /// Units that may follow a prefix: `10.2k`, `227MB/s`, `58kIOPS`.
@@ -11,7 +11,7 @@ const UNITS: [&str; 15] =
 /// As above, with an `i` that belongs to the prefix.
 const BINARY: [&str; 5] = ["i", "ib", "ibit", "ibps", "ibytes"];
 
-/// `None`: not a number. A comma separates thousands.
+/// Returns `None` if the text is not a number. Commas separate thousands.
 pub fn number(text: &str) -> Option<f64> {
     let (digits, factor) = prefixed(text.trim());
     let parsed: Result<f64, _> = match digits.contains(',') {
@@ -21,14 +21,14 @@ pub fn number(text: &str) -> Option<f64> {
     parsed.ok().filter(|x| x.is_finite()).map(|x| x * factor)
 }
 
-/// The number before the prefix, and the factor of the prefix.
+/// The number before the prefix, and the prefix's factor.
 fn prefixed(text: &str) -> (&str, f64) {
     let (rest, step): (&str, f64) = text.strip_suffix('i').map_or((text, 1000.0), |rest| (rest, 1024.0));
     let of = |(prefix, power): &(char, i32)| Some((rest.strip_suffix(*prefix)?.trim_end(), step.powi(*power)));
     PREFIXES.iter().find_map(of).unwrap_or((text, 1.0))
 }
 
-/// `None`: its commas do not separate thousands. A decimal comma is ambiguous: `1,523` is read as 1523.
+/// `None` if the commas do not separate thousands. A decimal comma is ambiguous: `1,523` is parsed as 1523.
 fn without_commas(text: &str) -> Option<String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let (first, groups) = whole.trim_start_matches(['-', '+']).split_once(',')?;
@@ -39,8 +39,8 @@ fn without_commas(text: &str) -> Option<String> {
     parts_thousands.then(|| text.replace(',', ""))
 }
 
-/// The longer number that contains the one at `its`; `None`: it is complete. `open`: whether the expression does not match the text
-/// before it, and after it.
+/// The longer number that contains the match at `its`; `None` if the match is complete. `open`: whether the pattern
+/// leaves the text before and after the match unmatched.
 pub fn longer<'o>(output: &'o str, its: &Range<usize>, open: (bool, bool)) -> Option<&'o str> {
     let text = output[its.clone()].trim();
     let start = its.end - output[its.clone()].trim_start().len();
@@ -55,19 +55,20 @@ pub fn longer<'o>(output: &'o str, its: &Range<usize>, open: (bool, bool)) -> Op
     Some(output[from..output.len() - rest.len()].trim_matches(['.', ',']))
 }
 
-/// Whether a number that begins here began earlier. A number that the expression matched up to a comma is a separate one.
+/// Whether a number matched here actually starts earlier. If the pattern itself matched up to a comma, the number is
+/// separate.
 fn began_before(before: &str, is_open: bool) -> bool {
     let mut back = before.chars().rev();
     match (back.next(), back.next()) {
         (Some(c), _) if c.is_ascii_digit() => true,
         (Some(','), Some(c)) => is_open && c.is_ascii_digit(),
-        // Except leader dots between a name and its value.
+        // Leader dots between a name and its value do not count.
         (Some('.'), c) => c.is_none_or(|c| c != '.' && !c.is_alphabetic()),
         _ => false,
     }
 }
 
-/// Whether the number continues after its end: digits, an exponent, or a prefix.
+/// Whether the number continues after the match: digits, an exponent, or a prefix.
 fn goes_on(text: &str, behind: &str) -> bool {
     let mut next = behind.chars();
     match (next.next(), next.next()) {
@@ -78,7 +79,7 @@ fn goes_on(text: &str, behind: &str) -> bool {
     }
 }
 
-/// Whether letters of a prefix follow the number's end: in `12.5MiB/s` it must include `Mi`.
+/// Whether the match cuts off a prefix: in `12.5MiB/s` it must include `Mi`.
 fn prefix_is_cut(text: &str, behind: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic();
     let held = text.len() - text.trim_end_matches(is_letter).len();
@@ -123,7 +124,7 @@ mod tests {
         }
     }
 
-    /// `[` and `]` mark the match.
+    /// `[` and `]` delimit the match.
     fn cut(text: &str) -> Option<String> {
         let (from, to) = (text.find('[').unwrap(), text.find(']').unwrap() - 1);
         longer(&text.replace(['[', ']'], ""), &(from..to), (true, true)).map(str::to_owned)
@@ -163,7 +164,7 @@ mod tests {
         ] {
             assert_eq!(cut(text), None, "{text}");
         }
-        // A column of a table; the expression matches the previous column.
+        // A column of a table, where the pattern matches the previous column.
         let table = "1523,77,12";
         assert_eq!(
             (longer(table, &(5..7), (false, false)), longer(table, &(5..7), (true, false))),

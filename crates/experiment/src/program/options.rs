@@ -1,5 +1,5 @@
-//! The options of a program's run: its command, the changes of its rings, and its CPUs. In an experiment file under `[load]`, and
-//! on the command line of `iotrail try`.
+//! Options of a program's run: its command, changes to its rings, and its CPUs. They appear under `[load]` in an
+//! experiment file, and on the command line of `iotrail try`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::replayed::Replayed;
 use iotrail_base::units::Span;
 use iotrail_supervise::change::Change;
 
-/// Time until a run without progress is killed.
+/// Time without progress before a run is killed.
 const STALL: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -73,7 +73,7 @@ fn as_is() -> String {
     iotrail_supervise::change::AS_IS.into()
 }
 
-/// A command: arguments, or a line for the shell.
+/// A command, as arguments or as a shell command line.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 enum Argv {
@@ -101,29 +101,30 @@ impl Default for Argv {
 pub struct ProgramOptions {
     pub argv: Vec<String>,
     pub change: Change,
-    /// The CPUs of the program and its children; `None`: unrestricted.
+    /// CPUs of the program and its children; `None` for all.
     pub cpus: Option<String>,
     pub env: Vec<(String, String)>,
     pub metrics: Vec<OwnMetric>,
-    /// A file to which it writes its metrics; `None`: they are in its output.
+    /// A file to which the program writes its metrics; `None` if its output contains them.
     pub metric_file: Option<PathBuf>,
-    /// Shell commands: a check of its results; before each run; after each run.
+    /// Shell commands: a check of the results; before each run; after each run.
     pub check: Option<String>,
     pub prepare: Option<String>,
     pub cleanup: Option<String>,
     pub stall: Duration,
     pub watch: Watched,
-    /// The server of which the program is the client: changes and counts apply to the server.
+    /// The server of which the program is the client. Changes and counts then apply to the server.
     pub server: Option<Server>,
-    /// If iotrail is stopped or killed, the program continues with its existing rings.
+    /// If iotrail is stopped or killed, the program continues to run with its existing rings.
     pub leave_running: bool,
-    /// The supervisor sets up its rings. Without it, nothing is changed and no ring is observed, which measures the supervisor's cost.
+    /// A supervisor handles its ring set-ups. Without it, nothing is changed and no ring is observed, which is used to
+    /// measure the supervisor's overhead.
     pub supervised: bool,
-    /// The flags of its rings, if known and unchanged: then it needs no supervisor.
+    /// The flags of its rings, if known and unchanged, so that no supervisor is needed.
     pub known_flags: Option<Vec<String>>,
-    /// The seed of the block.
+    /// The block's seed.
     pub seed: Option<u32>,
-    /// The recording whose replay is the program.
+    /// The recording, if the program is a replay.
     pub replayed: Replayed,
 }
 
@@ -139,7 +140,7 @@ impl ProgramOptions {
         self.server.as_ref().map_or(&self.argv, |server| &server.argv)
     }
 
-    /// The assumed direction of its metrics, if guessed.
+    /// The guessed directions of its metrics, if any.
     pub fn directions(&self) -> Option<String> {
         guessed(&self.metrics)
     }
@@ -178,7 +179,7 @@ pub const NAMES: [&str; 26] = [
 /// IORING_MAX_CQ_ENTRIES of the kernel.
 const CQ_ENTRIES_MAX: u32 = 65536;
 
-/// From a table of options.
+/// Parses a table of options.
 pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
     let raw = Raw::deserialize(toml::Value::Table(table)).map_err(|e| e.message().to_owned())?;
     let mut change: Change = raw.ring.parse()?;
@@ -202,7 +203,7 @@ pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
     let ready = raw.ready.as_deref().map(str::parse::<Ready>).transpose()?;
     let server = match (raw.server, ready) {
         (Some(argv), Some(ready)) => Some(Server { argv: argv.words(), ready }),
-        // Each is also checked individually at its position.
+        // Each command is also validated at its own position.
         (Some(argv), None) => Some(Server { argv: argv.words(), ready: Ready::Port(0) }),
         (None, _) => None,
     };

@@ -14,9 +14,10 @@ impl Proof {
         Proof(Created::open().ok())
     }
 
-    /// For each ring, whether the kernel created it with these flags; `None`: not probed, or its event may be among the dropped ones.
+    /// For each ring, whether the kernel created it with these flags; `None` without a probe, or if its event may have
+    /// been dropped.
     ///
-    /// Errors: a process of the program has a ring with flags that the supervisor did not write.
+    /// Fails if a process of the program has a ring with flags that the supervisor did not write.
     pub fn end(self, rings: &[Ring]) -> Result<Vec<Option<bool>>> {
         let Some(created) = self.0 else { return Ok(vec![None; rings.len()]) };
         let (made, more) = created.end()?;
@@ -33,7 +34,8 @@ impl Proof {
     }
 }
 
-/// Each event confirms one ring of its process. Returns the events of these processes without a ring. `more`: number of dropped events.
+/// Each event confirms one ring of its process. Also returns the events of these processes that match no ring. `more`:
+/// number of dropped events.
 fn prove(rings: &[Ring], made: &[CreatedRing], more: u64) -> (Vec<Option<bool>>, Vec<CreatedRing>) {
     let mut left: Vec<CreatedRing> = made.iter().filter(|m| rings.iter().any(|r| r.tgid == m.tgid)).copied().collect();
     let mut proven = |ring: &Ring| {
@@ -63,12 +65,12 @@ mod tests {
             prove(&rings, &[made(2, 2), made(1, 256), made(7, 0), made(1, 256)], 0),
             (vec![Some(true), Some(true), Some(true)], vec![])
         );
-        // The kernel rejected one; a ring of another program confirms nothing.
+        // The kernel rejected one ring; a ring of another program confirms nothing.
         let first_alone = |others| (vec![Some(true), others, others], vec![]);
         assert_eq!(prove(&rings, &[made(1, 256), made(7, 256)], 0), first_alone(Some(false)));
-        // Their events may be among the dropped ones.
+        // The events may be among the dropped ones.
         assert_eq!(prove(&rings, &[made(1, 256), made(7, 256)], 1), first_alone(None));
-        // It has a ring without an entry of the supervisor.
+        // A ring that the supervisor does not know.
         let (_, others) = prove(&rings, &[made(1, 256), made(1, 0)], 1);
         assert_eq!(others, [made(1, 0)]);
         let known = (vec![Some(true), Some(false), Some(false)], vec![made(1, 0)]);

@@ -1,4 +1,4 @@
-//! The readiness condition of a server.
+//! When a server counts as ready.
 
 use std::fs::File;
 use std::net::TcpStream;
@@ -13,19 +13,19 @@ use regex_lite::Regex;
 use super::limited::limited;
 use iotrail_base::error::{Error, Result};
 
-/// Time for the previous server to release its port or file.
+/// Time allowed for the previous server to release its port or file.
 const LEAVES_WITHIN: Duration = Duration::from_secs(2);
-/// A server that does not accept has a short backlog.
+/// Interval between checks. Frequent connections could fill the backlog of a server that does not accept yet.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The conditions for a ready server.
+/// Readiness condition of a server.
 #[derive(Debug, Clone)]
 pub enum Ready {
-    /// A process accepts connections on this port of the loopback.
+    /// A process accepts connections on this loopback port.
     Port(u16),
-    /// The file exists.
+    /// This file exists.
     File(PathBuf),
-    /// The server has printed this.
+    /// The server has printed a match.
     Log(Regex),
 }
 
@@ -51,7 +51,7 @@ impl PartialEq for Ready {
 }
 
 impl Ready {
-    /// Errors: matching the log takes too long, or `stop` was set.
+    /// Fails if matching the log takes too long, or if `stop` is set.
     pub fn is_there(&self, log: &File, limit: Duration, stop: &AtomicBool) -> Result<bool> {
         Ok(match self {
             Ready::Port(port) => answers(*port),
@@ -66,7 +66,8 @@ impl Ready {
         })
     }
 
-    /// Errors: the condition holds before the server starts, so that its client would reach another process, or start too early.
+    /// Fails if the condition holds before the server starts, because the client would then reach another process or
+    /// start too early.
     pub fn is_not_there_yet(&self) -> Result<()> {
         let until = Instant::now() + LEAVES_WITHIN;
         loop {
@@ -89,7 +90,7 @@ impl Ready {
     }
 }
 
-/// Ignores a connection to itself: the kernel can choose the requested port for the local end.
+/// Ignores a self-connection: the kernel may choose the requested port for the local end.
 fn answers(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok_and(|s| s.local_addr().ok() != s.peer_addr().ok())
 }
@@ -154,7 +155,7 @@ mod tests {
                 .unwrap_err()
                 .starts_with(&format!("port {port} of --ready accepts connections "))
         );
-        // A server that is shutting down is waited for.
+        // Waits for a server that is shutting down.
         let goes = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(200));
             drop(server);

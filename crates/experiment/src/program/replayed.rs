@@ -1,4 +1,4 @@
-//! A recording as the program: `iotrail replay --once`, whose measurement is that of the run.
+//! A recording as the program: runs `iotrail replay --once`, and uses its measurement.
 
 use std::path::PathBuf;
 
@@ -10,17 +10,17 @@ use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::Measurement;
 use iotrail_stats::histogram;
 
-/// The options of `replay` under `[load]`. The flags of its rings are those of any program: `ring`.
+/// The options of `replay` under `[load]`. Ring flags are set by `ring`, as for any program.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Replayed {
-    /// `None`: the load is not a replay.
+    /// `None` if the load is not a replay.
     pub recording: Option<PathBuf>,
     /// Names and values.
     options: Vec<(&'static str, String)>,
 }
 
 impl Replayed {
-    /// Errors: a value that `replay` refuses.
+    /// Fails on a value that `replay` rejects.
     pub(super) fn new(
         recording: Option<PathBuf>,
         options: Vec<(&'static str, String)>,
@@ -41,7 +41,7 @@ impl Replayed {
         Ok(Self { recording, options })
     }
 
-    /// The command. `None`: the load is not a replay.
+    /// The command; `None` if the load is not a replay.
     pub(super) fn argv(&self) -> Option<Vec<String>> {
         let recording = self.recording.as_ref()?;
         let iotrail = std::env::current_exe().map_or("iotrail".into(), |path| path.display().to_string());
@@ -50,7 +50,7 @@ impl Replayed {
         Some(fixed.into_iter().chain(options).chain(["--".into(), recording.display().to_string()]).collect())
     }
 
-    /// Errors: a recording that cannot be read; options without one.
+    /// Fails on an unreadable recording, or on options without a recording.
     pub fn check(&self) -> Result<()> {
         match (&self.recording, self.options.first()) {
             (None, Some((name, _))) => {
@@ -64,7 +64,7 @@ impl Replayed {
         }
     }
 
-    /// The load's own figures, from the replay's output. The result: its latencies.
+    /// Copies the load's metrics from the replay's output. Returns the latencies.
     pub(super) fn take(&self, m: &mut Measurement, output: &str) -> Result<Histogram<u64>> {
         let measured = json_values(output).filter_map(|value| serde_json::from_value::<Once>(value).ok()).last();
         let once = measured.ok_or_else(|| Error::machine("the replay printed no measurement", "run it by hand"))?;

@@ -1,4 +1,4 @@
-//! One run of a program under its supervisor, with or without probes, until all of its processes have exited.
+//! Runs a program once under its supervisor, with or without probes, until all its processes have exited.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -37,35 +37,35 @@ use iotrail_watch::namespace::Numbers;
 use iotrail_watch::session::{self, Extra, News, Options, Stop, Until};
 use iotrail_watch::subject;
 
-/// Interval between checks of the stop flag.
+/// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The result of a run.
 #[derive(Debug)]
 pub struct Run {
     pub wall_ns: u64,
-    /// User and system time of the command and its children; `None`: unknown.
+    /// User and system time of the command and its children; `None` if unknown.
     pub cpu_ns: Option<(u64, u64)>,
-    /// 128 + signal if it was killed.
+    /// 128 + signal if a signal killed it.
     pub exit_status: i32,
     /// Standard output and standard error, interleaved.
     pub output: String,
     pub rings: Vec<Ring>,
-    /// Ring set-ups that a signal ended before the supervisor received them.
+    /// Number of ring set-ups that a signal interrupted before the supervisor received them.
     pub interrupted: u64,
-    /// For each ring, whether the kernel's event confirmed its flags; `None` or empty: unknown.
+    /// For each ring, whether the kernel's event confirmed its flags; `None` or empty if unknown.
     pub proven: Vec<Option<bool>>,
-    /// Results of the probes; `None`: not traced.
+    /// Trace; `None` if not traced.
     pub trace: Option<Box<TraceRecord>>,
     pub end: Ended,
-    /// Processes that outlived the command, by PID and name; they were killed.
+    /// PID and name of processes that outlived the command and were killed.
     pub background: Vec<(u32, String)>,
-    /// Processes that do not exit after SIGKILL.
+    /// Processes that have not exited after SIGKILL.
     pub remaining: Vec<String>,
 }
 
 impl Run {
-    /// A run without known values.
+    /// A stopped run, with all values unknown.
     fn stopped() -> Self {
         Run {
             wall_ns: 0,
@@ -83,19 +83,19 @@ impl Run {
     }
 }
 
-/// The reason for the end of a run.
+/// Why a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ended {
     ByItself,
     /// Stopped on request.
     Stopped,
-    /// It made no progress or took too long; the observation.
+    /// The run made no progress or took too long; contains what was observed.
     Stuck(String),
 }
 
-/// Runs it according to `options`. `seed`: the seed of the block.
+/// Runs the program as specified by `options`. `seed`: the block's seed.
 pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patience, stop: &AtomicBool) -> Result<Run> {
-    // A server that it leaves in the background belongs to this run and ends with it.
+    // A server that this command leaves in the background belongs to the run and is killed with it.
     let prepared = shell(options, options.prepare.as_deref(), "--prepare", "", stop)?;
     if stop.load(Ordering::Relaxed) {
         cleanup(options)?;
@@ -113,7 +113,7 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
     let mut run = run?;
     let output = match (run.end == Ended::ByItself, &options.metric_file) {
         (true, Some(path)) => figures(path, before).map_err(|e| with_status(e, run.exit_status)),
-        // It did not reach the code that prints them.
+        // The program did not reach the code that prints them.
         (false, Some(_)) => Ok(String::new()),
         (_, None) => tail(output),
     };
@@ -135,12 +135,13 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
     Ok(run)
 }
 
-/// Also after a stop, since the next run depends on it.
+/// Also runs after a stop, because the next run depends on it.
 fn cleanup(options: &ProgramOptions) -> Result<()> {
     shell(options, options.cleanup.as_deref(), "--cleanup", "", &AtomicBool::new(false)).map(drop)
 }
 
-/// A user's command before or after the program. Waits for its shell; on stop, kills the shell and its children.
+/// Runs a user's command before or after the program, and waits for its shell. On a stop, kills the shell and its
+/// children.
 fn shell(
     options: &ProgramOptions,
     line: Option<&str>,
@@ -155,7 +156,7 @@ fn shell(
     file.seek(SeekFrom::Start(0)).map_err(|e| failed(e.to_string()))?;
     let said = tempfile::tempfile().map_err(|e| failed(e.to_string()))?;
     let mut command = Command::new("/bin/sh");
-    // Not a pipe: background processes of the shell would keep it open.
+    // Not a pipe, which the shell's background processes would keep open.
     let errors = said.try_clone().map_err(|e| failed(e.to_string()))?;
     command.arg("-c").arg(line).stdin(file).stdout(Stdio::null()).stderr(errors);
     let guardian = Guardian::over(&mut command, options.leave_running)?;
@@ -182,20 +183,20 @@ fn unreadable(what: &str, cause: std::io::Error) -> Error {
     Error::machine(format!("cannot read {what}"), "check whether the program writes it").because(cause)
 }
 
-/// Modification time, size and inode number of a file.
+/// A file's modification time, size and inode number.
 type Written = (SystemTime, u64, u64);
 
-/// Granularity of file times: two writes within one tick have the same time.
+/// File timestamp granularity: two writes within one tick get the same timestamp.
 const TICK: Duration = Duration::from_millis(20);
 
-/// `None`: the file does not exist.
+/// `None` if the file does not exist.
 fn written(path: &Path) -> Option<Written> {
     let of = std::fs::metadata(path).ok()?;
     let since = Duration::new(u64::try_from(of.ctime()).ok()?, u32::try_from(of.ctime_nsec()).ok()?);
     Some((UNIX_EPOCH + since, of.size(), of.ino()))
 }
 
-/// As above; waits if the file was just written, so that a later write changes its time.
+/// The same, but waits if the file was just written, so that a later write gets a different timestamp.
 fn aged(path: &Path) -> Option<Written> {
     let now = written(path)?;
     if now.0.elapsed().is_ok_and(|age| age < TICK) {
@@ -217,13 +218,13 @@ fn figures(path: &Path, before: Option<Written>) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A failed program may write nothing.
+/// Adds the exit status, because a failed program may write nothing.
 fn with_status(e: Error, exit_status: i32) -> Error {
     let status = if exit_status == 0 { String::new() } else { format!(" (it exited with status {exit_status})") };
     Error { what: e.what + &status, ..e }
 }
 
-/// The end of its output.
+/// The end of the program's output.
 fn tail(mut output: File) -> Result<String> {
     let cannot = |e| unreadable("the output", e);
     let mut bytes = Vec::new();
@@ -238,7 +239,7 @@ fn tail(mut output: File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Setup of the run's process before execve.
+/// Sets up the run's process before execve.
 fn configure(
     command: &mut Command,
     options: &ProgramOptions,
@@ -249,7 +250,7 @@ fn configure(
         output.try_clone().map_err(|e| Error::machine("cannot duplicate a file descriptor", "see ulimit -n").because(e))
     };
     command.stdin(input::again()?).stdout(to_file()?).stderr(to_file()?);
-    // First, since the following calls affect the program's process.
+    // Must be first, because the following calls affect the program's process.
     let guardian = Guardian::over(command, options.leave_running)?;
     let (name, value) = padding(seed);
     command.env(name, value).envs(options.env.iter().map(|(name, value)| (name, value)));
@@ -271,7 +272,7 @@ fn configure(
     Ok((guardian, supervisor))
 }
 
-/// `irq` and `non-irq` refer to the disk of the working directory.
+/// `irq` and `non-irq` refer to the working directory's disk.
 pub fn cpus_named(text: &str) -> Result<Vec<u32>> {
     let target = iotrail_host::block::target(Path::new(".")).ok();
     cpus::resolve(text, target.as_ref(), &iotrail_host::cpu::online()?)
@@ -292,7 +293,7 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
         None => None,
     };
     let mut end = Ended::ByItself;
-    // A daemon has ended when none of its processes is left.
+    // A daemon has exited when none of its processes is left.
     let is_over = |patience| match &client {
         Some(client) => guardian.wait_for_all(patience) || client.is_over(),
         None => guardian.wait(patience),
@@ -331,8 +332,8 @@ fn run_alone(options: &ProgramOptions, seed: u32, patience: Patience, stop: &Ato
     })
 }
 
-/// Kills all processes of a run, or releases them; the supervisor serves them until then. Returns those that ran in the background,
-/// and those that do not exit.
+/// Kills or releases all processes of a run, with the supervisor serving them until then. Returns the processes that
+/// were running in the background, and those that have not exited.
 fn close(guardian: &Guardian, options: &ProgramOptions, end: &Ended) -> (Vec<(u32, String)>, Vec<String>) {
     if *end == Ended::Stopped && options.leave_running {
         guardian.leave();
@@ -348,10 +349,10 @@ pub fn numbered((pid, name): &(u32, String)) -> String {
     format!("{pid} ({name})")
 }
 
-/// The client's thread has recorded the time by then.
+/// Allows the client's thread to record the time.
 const CLIENTS_LOOK: Duration = Duration::from_millis(50);
 
-/// The outputs of server and client are separate.
+/// Server and client write to separate files.
 fn log_of(options: &ProgramOptions, output: &File) -> Result<File> {
     let file = match options.server {
         Some(_) => tempfile::tempfile(),
@@ -360,7 +361,7 @@ fn log_of(options: &ProgramOptions, output: &File) -> Result<File> {
     file.map_err(|e| Error::machine("cannot create a file for the program's output", "see TMPDIR").because(e))
 }
 
-/// Changing flags does not need the probes.
+/// Falls back to no probes, which flag changes do not need.
 fn or_unwatched(e: Error) -> Error {
     match e.kind {
         error::Kind::Machine => {
@@ -473,7 +474,7 @@ fn run_watched(
 }
 
 impl Run {
-    /// Effect of signals on its rings, caused only by the supervisor; `None`: nothing.
+    /// Effects of signals on the rings that only the supervisor causes; `None` if there are none.
     pub fn interrupted_setups(&self) -> Option<String> {
         let all = self.interrupted + self.rings.len() as u64;
         (self.interrupted > 0).then(|| {
@@ -487,7 +488,7 @@ impl Run {
     }
 }
 
-/// In the form of the record.
+/// The rings in the form of the record.
 pub fn ring_records(run: &Run) -> Vec<ProgramRing> {
     let record = |(i, ring): (usize, &Ring)| ProgramRing {
         pid: ring.tgid,
@@ -523,7 +524,7 @@ mod tests {
         let r = alone("program = 'echo out; echo err >&2; sleep 0.2; exit 3'\nenv = ['A=1']", None).unwrap();
         assert_eq!((r.exit_status, r.output.as_str(), &r.end), (3, "out\nerr\n", &Ended::ByItself));
         assert!(r.wall_ns >= 200_000_000 && r.rings.is_empty());
-        // The CPU time of a child is included.
+        // Includes a child's CPU time.
         let r = alone("program = 'timeout 0.5 sh -c \"while :; do :; done\"; echo $A'\nenv = ['A=1']", None).unwrap();
         let (user, system) = r.cpu_ns.unwrap();
         assert!(user + system > 10_000_000 && r.output == "1\n", "{r:?}");
@@ -583,7 +584,7 @@ mod tests {
             alone(&format!("program = '{program} {at}'\nmetric-file = '{at}'\n{more}"), None)
         };
         assert_eq!(of("echo 7 >", "").unwrap().output, "7\n");
-        // Writing the same content again counts as a write.
+        // Rewriting the same content counts as a write.
         assert_eq!(of("echo 7 >", "").unwrap().output, "7\n");
         let e = of("true", "").unwrap_err().to_string();
         assert!(e.starts_with("this run did not write ") && e.contains("--prepare 'rm -f "), "{e}");

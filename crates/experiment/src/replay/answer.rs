@@ -1,4 +1,4 @@
-//! Comparisons, without those that the errors forbid, and the answer in one sentence.
+//! Comparisons, except those that the replay errors rule out, and the answer in one sentence.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use iotrail_replay::observed::Observed;
 use iotrail_schema::comparison::{Comparison, EQUIVALENT_WITHIN, Verdict};
 use iotrail_schema::replay_record::{Fidelity, ReplayArm};
 
-/// In layers: counts, CPU time, time. With the figure of the self-check that bounds the answer.
+/// Counts, then CPU time, then time; each with the self-check metric that bounds its error.
 const METRICS: [(Metric, &str); 6] = [
     (Metric::SyscallsPerIo, "calls_per_io"),
     // The recording's CPU time includes the program's own work.
@@ -21,9 +21,10 @@ const METRICS: [(Metric, &str); 6] = [
     (Metric::LatencyP99, "latency_p99"),
 ];
 
-/// Each arm against its base, metric by metric.
+/// Compares each arm with its base, by metric.
 ///
-/// `slowdown`: of recording. The relative error of a time without probes is this factor larger than that of recorded replays.
+/// `slowdown`: of recording. The relative error of a time without probes is larger than that of recorded replays by
+/// this factor.
 pub(super) fn comparisons(
     arms: &[Arm],
     rounds: &[Round],
@@ -54,7 +55,7 @@ fn side<'a>(arm: &Arm, round: &'a Round) -> Side<'a> {
     Side { name: arm.name.clone(), repeats: repeats.collect() }
 }
 
-/// An effect within the error of the self-check does not count as an answer.
+/// Makes an effect inconclusive that is within the self-check's error.
 fn withhold(c: &mut Comparison, error: Option<f64>) {
     let (Some(ratio), Some(error)) = (c.ratio, error) else { return };
     let error = error.abs();
@@ -68,7 +69,7 @@ fn withhold(c: &mut Comparison, error: Option<f64>) {
     }
 }
 
-/// The answer: what the variants change, or how far the replay is from the recording.
+/// The answer: what the variants change, or how far the replay deviates from the recording.
 pub(super) fn sentence(arms: &[ReplayArm], fidelity: &BTreeMap<String, Fidelity>, observed: &Observed) -> String {
     let variants: Vec<String> =
         arms.iter().filter(|arm| !arm.comparisons.is_empty()).filter_map(|arm| of_variant(&arms[0], arm)).collect();
@@ -97,7 +98,7 @@ fn of_interval(ci95: Option<[f64; 2]>) -> String {
     ci95.map_or_else(String::new, |[lo, hi]| format!(" (95 %: {} to {})", three_digits(lo), three_digits(hi)))
 }
 
-/// Counts, CPU time, time.
+/// Describes counts, CPU time and time.
 fn of_variant(unchanged: &ReplayArm, arm: &ReplayArm) -> Option<String> {
     let of = |metric: Metric| arm.comparisons.iter().find(|c| c.metric == metric.name());
     let iops = of(Metric::Iops)?;
@@ -115,7 +116,7 @@ fn of_variant(unchanged: &ReplayArm, arm: &ReplayArm) -> Option<String> {
             format!("no answer for the IOPS: {why}")
         }
     };
-    // Where there is another base, it is named.
+    // Names the base if it is not the unchanged replay.
     let (a, b) = (unchanged.counts.calls_per_io, arm.counts.calls_per_io);
     let calls = a.zip(b).filter(|(a, b)| per_io(*a) != per_io(*b) && iops.a == unchanged.name);
     let calls = calls.map(|(a, b)| format!("{} instead of {} system calls per I/O, ", per_io(b), per_io(a)));

@@ -1,4 +1,4 @@
-//! Options → the arms.
+//! Turns options into arms.
 
 use super::ReplayOptions;
 use iotrail_base::error::{Error, Result};
@@ -8,28 +8,28 @@ use iotrail_replay::program::{LINKED, Program};
 use iotrail_replay::run::{Interface, Options, Speed};
 use iotrail_schema::replay_log::ReplayInterface;
 
-/// One way of replaying.
+/// A way of replaying the recording.
 pub(super) struct Arm {
     pub name: String,
     pub program: Program,
     pub options: Options,
     pub upper_bound: bool,
-    /// The unchanged replay again: the difference to it is the noise.
+    /// The unchanged replay again; the difference between the two is the noise.
     pub is_control: bool,
-    /// The arm that it is compared with.
+    /// Index of the arm that it is compared with.
     pub base: usize,
 }
 
 pub(super) const UNCHANGED: &str = "unchanged";
 const AGAIN: &str = "unchanged again";
 
-/// Requests outstanding where synchronous calls are overlapped and no depth is named.
+/// Requests in flight if synchronous calls are overlapped without a specified depth.
 const OVERLAP: u32 = 16;
 
-/// Think time of more than this share of the threads' time decides the result: both extremes are measured.
+/// Above this share of the threads' time, think time decides the result, so both extremes are measured.
 pub(super) const MOST_THINK: f64 = 0.5;
 
-/// The unchanged replay first, then its control, then the variant.
+/// The unchanged replay, its control, then the variants.
 pub(super) fn of(program: &Program, asked: &ReplayOptions) -> Result<Vec<Arm>> {
     let base = Options { speed: asked.speed.unwrap_or_default(), ..as_recorded(program) };
     let unchanged = |name: &str, is_control| Arm {
@@ -63,7 +63,7 @@ pub(super) fn of(program: &Program, asked: &ReplayOptions) -> Result<Vec<Arm>> {
     Ok(arms)
 }
 
-/// Whether think time is most of the threads' time.
+/// Whether think time dominates the threads' time.
 pub(super) fn thinks(program: &Program) -> bool {
     let o = &program.observed.sums;
     o.think_ns as f64 > o.threads_ns as f64 * MOST_THINK

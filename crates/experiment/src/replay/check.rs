@@ -1,5 +1,5 @@
-//! The self-check: an unchanged replay, recorded as the program was. The cost of recording is on both sides, so their difference is the
-//! replay's.
+//! The self-check: an unchanged replay that is recorded like the program was. Both recordings include the cost of
+//! recording, so their difference is the replay's error.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,11 +24,11 @@ pub(super) struct Checks {
     pub failed: Option<String>,
 }
 
-/// A command that replays the unchanged recording once, on these files.
+/// A command that replays the unchanged recording once on these files.
 pub(super) struct Check {
     arguments: Vec<String>,
     targets: Vec<PathBuf>,
-    /// Its recording, which is removed at the end.
+    /// The recording of this replay; removed at the end.
     file: tempfile::TempPath,
 }
 
@@ -50,13 +50,13 @@ impl Check {
             Speed::Timestamps => "timestamps",
         });
         arguments.extend(speed.into_iter().flat_map(|speed| ["--speed".into(), speed.into()]));
-        // The files of the maps are this process's copies, or files that the user lets it overwrite.
+        // The mapped files are copies of this process, or files that the user allows to be overwritten.
         arguments.extend(["--allow-write".into(), "--requests".into(), options.requests.to_string()]);
         arguments.extend(["--".into(), recording.display().to_string()]);
         Ok(Self { arguments, targets, file })
     }
 
-    /// One replay, recorded. Errors: those of `trace`.
+    /// Records one replay. Fails like `trace`.
     pub fn run(&self, files: &Files, stop: &AtomicBool) -> Result<Observed> {
         files.reset()?;
         let mut command = ourselves::command(Signal::TERM, || Ok(()));
@@ -64,7 +64,7 @@ impl Check {
         command.arg(&*self.file).args(["--", "/proc/self/exe"]).args(&self.arguments);
         let said = Arc::new(Mutex::new(String::new()));
         let first = Arc::clone(&said);
-        // The error of the replay comes before the lines of `trace`.
+        // The replay's own error precedes the lines of `trace`.
         let line = move |text: &str| {
             let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(error) = text.strip_prefix("iotrail: ").filter(|_| first.is_empty()) {
@@ -87,7 +87,7 @@ impl Check {
         for event in ReplayReader::open(&self.file)? {
             let mut event = event?;
             if let ReplayEvent::File(file) = &mut event {
-                // Its own files, such as the recording, are not part of the load.
+                // Files that the replay itself uses, such as the recording, are not part of the load.
                 file.replayable &= self.targets.iter().any(|target| target.as_os_str() == file.path.as_str());
             }
             let _ = compiler.take(&event);

@@ -1,4 +1,4 @@
-//! Recorded figures against replayed ones: the self-check.
+//! The self-check: recorded values compared with replayed values.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use iotrail_schema::replay_record::Fidelity;
 use iotrail_stats::middle::median;
 use iotrail_stats::student::interval_of_mean;
 
-/// One figure of a recording.
+/// A metric of a recording.
 type Figure = (&'static str, fn(&Observed) -> Option<f64>);
 
 const FIGURES: [Figure; 5] = [
@@ -19,10 +19,10 @@ const FIGURES: [Figure; 5] = [
     ("calls_per_io", |o| (o.sums.ios > 0).then(|| o.sums.calls as f64 / o.sums.ios as f64)),
 ];
 
-/// `checks`: unchanged replays, recorded as the program was.
+/// `checks`: unchanged replays, recorded like the program was.
 pub(super) fn of(observed: &Observed, checks: &[Observed]) -> BTreeMap<String, Fidelity> {
     let one = |(name, figure): &Figure| {
-        // An imported log has requests only.
+        // An imported log contains only requests.
         let recorded = figure(observed).filter(|_| !observed.doubts.imported);
         let runs: Option<Vec<f64>> = checks.iter().map(figure).collect();
         (name.to_string(), fidelity(recorded, runs.as_deref().unwrap_or_default()))
@@ -30,13 +30,14 @@ pub(super) fn of(observed: &Observed, checks: &[Observed]) -> BTreeMap<String, F
     FIGURES.iter().map(one).collect()
 }
 
-/// The time of a recorded replay divided by that of one without probes: the factor by which the self-check's error grows for the latter.
+/// Duration of a recorded replay divided by that of a replay without probes, by which the self-check's error grows for
+/// the latter.
 pub(super) fn slowdown(checks: &[Observed], unchanged: &Round) -> Option<f64> {
     let recorded = median(checks.iter().filter_map(iops))?;
     Some(unchanged.median(|run| run.measurement.iops)? / recorded)
 }
 
-/// The replayed value is the geometric mean, so that the error is its ratio to the recorded one, less 1.
+/// The replayed value is a geometric mean; the error is its ratio to the recorded value, less 1.
 fn fidelity(recorded: Option<f64>, runs: &[f64]) -> Fidelity {
     let recorded_once = recorded.filter(|r| *r > 0.0 && runs.iter().all(|x| *x > 0.0));
     let logs: Option<Vec<f64>> = recorded_once.map(|recorded| runs.iter().map(|x| (x / recorded).ln()).collect());
@@ -52,7 +53,7 @@ pub(super) fn iops(o: &Observed) -> Option<f64> {
     (o.elapsed_ns > 0 && o.sums.ios > 0).then(|| o.sums.ios as f64 * 1e9 / o.elapsed_ns as f64)
 }
 
-/// By Little's law: the sum of latencies over the time.
+/// By Little's law: the sum of latencies divided by time.
 fn in_flight(o: &Observed) -> Option<f64> {
     let latency = o.sums.latencies.latency(1);
     (o.elapsed_ns > 0).then(|| Some(latency.mean? * latency.count as f64 / o.elapsed_ns as f64))?

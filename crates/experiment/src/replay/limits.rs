@@ -1,4 +1,4 @@
-//! The limits of the answer, each with its reason.
+//! Limitations of the answer, each with its reason.
 
 use super::arms::{self, Arm};
 use super::check::Checks;
@@ -12,11 +12,11 @@ use iotrail_schema::replay_record::ReplayLimit;
 use iotrail_stats::durations::Durations;
 use std::path::PathBuf;
 
-/// Requests faster than this were most likely served from memory.
+/// Faster requests were most likely served from memory.
 const FAST_NS: u64 = 20_000;
-/// Shares of fast requests that differ by more are not of the same page cache.
+/// If the shares of fast requests differ by more, the page cache was in a different state.
 const FAST_APART: f64 = 0.1;
-/// Share of the threads' time off the CPU outside recorded calls, from which other waits are reported.
+/// Minimum share of the threads' time off the CPU and outside recorded calls for other waits to be reported.
 const IDLE: f64 = 0.1;
 
 pub(super) fn of(
@@ -95,7 +95,7 @@ pub(super) fn of(
     known.chain(files.replaced.iter().take(3).map(gone)).chain([("not_traced", untraced)]).filter_map(limit).collect()
 }
 
-/// Buffered requests are as fast as the page cache allows: its state has to be that of the recording.
+/// Buffered requests depend on the page cache, whose state has to match that of the recording.
 fn page_cache(program: &Program, checks: &[Observed]) -> Option<String> {
     let buffered = program.files.iter().any(|f| f.uses > 0 && f.open_flags & libc::O_DIRECT == 0);
     let mut replayed = Durations::default();

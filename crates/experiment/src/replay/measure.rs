@@ -22,25 +22,25 @@ use iotrail_stats::bootstrap::Counts;
 use iotrail_stats::middle::median;
 use iotrail_stats::quantile;
 
-/// The replays of one arm.
+/// An arm's replays.
 pub(super) struct Round {
     pub counts: ReplayCounts,
-    /// The first errno of the traced replay.
+    /// The first errno in the traced replay.
     pub errno: Option<i32>,
-    /// Why it was not traced.
+    /// Why there is no traced replay.
     pub untraced: Option<String>,
-    /// The timed ones.
+    /// The timed replays.
     pub runs: Vec<Run>,
 }
 
-/// One timed replay.
+/// A timed replay.
 pub(super) struct Run {
     pub measurement: Measurement,
     pub latency: Arc<Counts>,
 }
 
 impl Round {
-    /// The first replay, with the probes. It also warms up whatever the others find warm.
+    /// Runs the first replay, with probes. It also warms up everything that later replays find warm.
     pub fn traced(arm: &Arm, files: &Files, trace: Trace, stop: &AtomicBool) -> Result<Self> {
         let mut room = ObjectSlot::default();
         let mut warnings = Vec::new();
@@ -72,7 +72,8 @@ impl Round {
         let mut m = Measurement { ios: Some(replayed.ios), ..Measurement::default() };
         let counted = Counted {
             ios: replayed.ios,
-            // Dropped completions and synchronous calls among requests are not a load of one kind.
+            // The number of completions is not comparable if completions were dropped or synchronous calls are mixed
+            // with requests.
             completions: None,
             leave_events: false,
             syscalls: Some(replayed.calls),
@@ -102,7 +103,7 @@ impl Round {
         })
     }
 
-    /// One more replay without probes. One that was stopped does not count.
+    /// Runs one more replay without probes. A replay that was stopped does not count.
     pub fn timed(&mut self, arm: &Arm, files: &Files, stop: &AtomicBool) -> Result<()> {
         self.runs.extend(Run::measured(arm, files, stop)?);
         Ok(())
@@ -114,7 +115,7 @@ impl Round {
 }
 
 impl Run {
-    /// `None`: it was stopped.
+    /// Returns `None` if stopped.
     pub fn measured(arm: &Arm, files: &Files, stop: &AtomicBool) -> Result<Option<Self>> {
         let online = iotrail_host::cpu::online()?;
         let around = circumstances::Subject { target: None, bytes: None, cpus: &online };
@@ -143,7 +144,7 @@ impl Run {
             errors: Some(replayed.errors),
             iops: Some(replayed.iops()),
             latency_ns: quantile::summary(&replayed.latencies),
-            // The split is not known; the sum is what is compared.
+            // The split into user and system time is unknown; comparisons use the sum.
             cpu: Cpu { user_ns: Some(replayed.cpu_ns), system_ns: Some(0), ..Cpu::default() },
             per_io: PerIo {
                 syscalls: (replayed.ios > 0).then(|| replayed.calls as f64 / replayed.ios as f64),
@@ -157,7 +158,7 @@ impl Run {
     }
 }
 
-/// Requests are followed only for the counts of their opcodes.
+/// Requests are traced only to count their opcodes.
 const ONE_IN: u32 = 1 << 20;
 
 pub(super) fn cpu_per_io(run: &Run) -> Option<f64> {

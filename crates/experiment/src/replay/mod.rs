@@ -1,4 +1,5 @@
-//! A replayed recording: the unchanged one and a variant, interleaved; the self-check, and what follows from both.
+//! Replays a recording: the unchanged recording and a variant, interleaved; the self-check; and the conclusions from
+//! both.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -39,31 +40,31 @@ use serde::{Deserialize, Serialize};
 /// The options of `replay`.
 #[derive(Debug, Clone)]
 pub struct ReplayOptions {
-    /// `None`: as recorded, as are the others.
+    /// `None`: as recorded. The same applies to the options below.
     pub interface: Option<Interface>,
-    /// Setup flags, as `bench` takes them.
+    /// Setup flags in the format of `bench`.
     pub ring: Option<String>,
-    /// `files` and `buffers`.
+    /// `files` and `buffers`, separated by a comma.
     pub register: Option<String>,
     pub batch: Option<u32>,
     pub depth: Option<u32>,
     pub speed: Option<Speed>,
-    /// Number of requests of the recording read so far.
+    /// Number of recorded requests read so far.
     pub requests: u64,
     pub maps: Vec<(PathBuf, PathBuf)>,
     pub allow_write: bool,
     pub repeats: u32,
-    /// `None`: drawn.
+    /// `None` for a random seed.
     pub seed: Option<u32>,
     /// Whether one replay of each arm is traced.
     pub trace: Trace,
 }
 
-/// How far a replay is.
+/// Progress of a replay.
 #[derive(Debug, Clone)]
 pub enum Progress<'a> {
     Copying,
-    /// One replay of this arm, of all of them.
+    /// A replay of this arm, with its number and the total.
     Replaying {
         arm: &'a str,
         done: usize,
@@ -71,7 +72,7 @@ pub enum Progress<'a> {
     },
 }
 
-/// Replays the program. Errors: those of the files, of rings that cannot be set up, and an interruption before there is a result.
+/// Replays the program. Fails on file errors, rings that cannot be set up, and an interruption before the first result.
 pub fn replay(
     program: Program,
     recording: &Path,
@@ -82,7 +83,7 @@ pub fn replay(
     let arms = arms::of(&program, options)?;
     progress(Progress::Copying);
     let files = prepare(&program, options, stop)?;
-    // The bytes of an import and its calls are not known, and `--trace off` has no probes.
+    // An import lacks bytes and calls, and `--trace off` has no probes.
     let is_checked = !program.observed.doubts.imported && options.trace != Trace::Off;
     let check = is_checked.then(|| Check::new(recording, &files, options, &folder(0)?)).transpose()?;
     let mut checks = Checks::default();
@@ -118,7 +119,7 @@ pub fn replay(
             break;
         }
     }
-    // A block that was interrupted has no pairs.
+    // An interrupted block contains no pairs.
     let pairs = rounds.iter().map(|r| r.runs.len()).min().unwrap_or(0);
     if pairs == 0 {
         return Err(Error::machine("stopped before a replay was measured", "let it run longer, or record less"));
@@ -136,7 +137,7 @@ pub struct Once {
     pub latency_histogram: Vec<(u64, u64)>,
 }
 
-/// Replays the program once, with the options and without probes: another process may trace it.
+/// Replays the program once with the options and without probes; another process may trace it.
 pub fn once(program: Program, options: &ReplayOptions, stop: &AtomicBool) -> Result<Once> {
     let arms = arms::of(&program, options)?;
     let files = prepare(&program, options, stop)?;
@@ -150,7 +151,7 @@ fn prepare(program: &Program, options: &ReplayOptions, stop: &AtomicBool) -> Res
     Files::prepare(program, &Places { maps: &options.maps, allow_write: options.allow_write, scratch: &folder }, stop)
 }
 
-/// The directory of scratch files, with this much free space.
+/// A directory for scratch files with this much free space.
 fn folder(size: u64) -> Result<PathBuf> {
     let file = scratch::file(Bytes(size))?;
     scratch::make_folder(&file)?;

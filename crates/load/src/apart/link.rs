@@ -1,23 +1,23 @@
-//! Between the two threads of a job: slots on their way back, and who sleeps.
+//! The link between a job's two threads: returned slots, and which thread sleeps.
 //!
-//! Its atomics and futexes are those of `sync`; `link_tests` has others.
+//! Atomics and futexes come from `sync`; `link_tests` replaces that module.
 
 use std::time::Duration;
 
 use super::sync::{AtomicBool, AtomicU32, Ordering, futex_wait, futex_wake};
 
 pub struct Link {
-    /// Slots on their way back; as many as there are slots at least, so it never overflows.
+    /// Returned slots. Its length is at least the number of slots, so it never overflows.
     returned: Box<[AtomicU32]>,
-    /// Slots returned so far (mod 2^32); written by the reaping thread, which wakes a submitter asleep on it.
+    /// Number of returned slots (mod 2^32). Written by the reaping thread, which wakes a submitter that sleeps on it.
     tail: AtomicU32,
     submitter_asleep: AtomicBool,
-    /// Queued and not reaped; the reaping thread sleeps on it at 0.
+    /// I/Os queued but not reaped; the reaping thread sleeps on it at 0.
     in_flight: AtomicU32,
     reaper_asleep: AtomicBool,
-    /// Stages with no more submissions.
+    /// Number of stages whose submissions are complete.
     finished: AtomicU32,
-    /// Either side has failed.
+    /// Set if either thread has failed.
     failed: AtomicBool,
 }
 
@@ -38,9 +38,9 @@ impl Link {
         &self.returned[index as usize & (self.returned.len() - 1)]
     }
 
-    /// The submitter's: takes the slots that were returned since `head`.
+    /// Called by the submitter: takes the slots returned since `head`.
     pub fn take_back(&self, head: &mut u32, mut each: impl FnMut(u32)) {
-        // Acquire: the reaping thread is done with the slots it has returned.
+        // Acquire: the reaping thread has finished with the returned slots.
         let tail = self.tail.load(Ordering::Acquire);
         while *head != tail {
             each(self.cell(*head).load(Ordering::Relaxed));
@@ -48,7 +48,7 @@ impl Link {
         }
     }
 
-    /// Reaper: returns slots from `tail` on. Returns the number of system calls.
+    /// Called by the reaper: returns slots, starting at `tail`. Returns the number of system calls.
     pub fn give_back(&self, tail: &mut u32, slots: impl ExactSizeIterator<Item = u32>) -> u64 {
         let reaped = slots.len() as u32;
         for slot in slots {
@@ -60,38 +60,38 @@ impl Link {
         self.wake_submitter()
     }
 
-    /// Slots returned so far, of the reaper that returns them.
+    /// Number of returned slots; called by the reaper.
     pub fn tail(&self) -> u32 {
         self.tail.load(Ordering::Relaxed)
     }
 
-    /// The submitter's, before the kernel has them, so that the reaping thread never counts below 0.
+    /// Called by the submitter before the kernel receives the I/Os, so that the reaper never counts below 0.
     pub fn queued(&self, ios: u32) {
         self.in_flight.fetch_add(ios, Ordering::SeqCst);
     }
 
-    /// The kernel has not accepted this many of them.
+    /// Undoes `queued` for I/Os that the kernel did not accept.
     pub fn refused(&self, ios: u32) {
         self.in_flight.fetch_sub(ios, Ordering::SeqCst);
     }
 
-    /// Checked by both sides. Acquire: makes the other side's earlier writes visible.
+    /// Whether nothing is in flight; called by both threads. Acquire: makes the other thread's earlier writes visible.
     pub fn is_idle(&self) -> bool {
         self.in_flight.load(Ordering::Acquire) == 0
     }
 
-    /// At the end, of both threads.
+    /// I/Os still in flight; called after both threads have ended.
     pub fn left(&self) -> u32 {
         self.in_flight.load(Ordering::SeqCst)
     }
 
-    /// Nothing more is submitted in this stage: the reaping thread ends its own when nothing is in flight any more.
+    /// Marks the stage's submissions as complete: the reaping thread ends the stage once nothing is in flight.
     pub fn stage_over(&self) {
         self.finished.fetch_add(1, Ordering::SeqCst);
         self.wake_reaper();
     }
 
-    /// Whether that is true after this many stages.
+    /// Whether this many stages are over.
     pub fn is_over(&self, stages: u32) -> bool {
         self.finished.load(Ordering::SeqCst) > stages || self.failed.load(Ordering::SeqCst)
     }
@@ -106,8 +106,8 @@ impl Link {
         self.wake_reaper();
     }
 
-    /// Sleeps while no slot after `head` was returned. SeqCst on both sides: either the sleeper sees the slot or the
-    /// other side sees the sleeper. Returns the number of system calls.
+    /// Sleeps until a slot after `head` is returned. SeqCst on both sides: either the sleeper sees the slot, or the
+    /// other thread sees the sleeper. Returns the number of system calls.
     pub fn sleep_for_slot(&self, head: u32, span: Duration) -> u64 {
         self.submitter_asleep.store(true, Ordering::SeqCst);
         let mut calls = 0;
@@ -127,7 +127,8 @@ impl Link {
         1
     }
 
-    /// Sleeps while nothing is in flight and more may come. `span`: `finished` can change without a wake-up of the futex.
+    /// Sleeps while nothing is in flight but more submissions may follow. `span`: maximum sleep, because `finished` can
+    /// change without waking the futex.
     pub fn sleep_for_io(&self, stages: u32, span: Duration) -> u64 {
         self.reaper_asleep.store(true, Ordering::SeqCst);
         let mut calls = 0;

@@ -1,9 +1,10 @@
-//! The link between the two threads in every interleaving, and with every visible order of the other's stores: the same source with
-//! loom's atomics.
+//! Tests the link between the two threads in every interleaving, and with every visible order of the other thread's
+//! stores: the same source, compiled with loom's atomics.
 //!
-//! Two things differ from a machine. Loom treats SeqCst as acquire and release, so fences are added, in both positions in which
-//! compilers place them ([`Fences`]). And a sleep has no timeout: a missed wake-up leaves both threads stuck, which loom reports. `finished`
-//! and `failed` are left out: neither is the futex word, and the timeout of a sleep corrects missed updates of them.
+//! The model differs from a real machine in two ways. Loom treats SeqCst as acquire and release, so fences are added,
+//! in both positions in which compilers place them ([`Fences`]). And sleeps have no timeout, so a missed wake-up leaves
+//! both threads stuck, which loom reports. `finished` and `failed` are not modelled: neither is the futex word, and the
+//! sleep's timeout corrects missed updates of them.
 
 #[allow(clippy::duplicate_mod, dead_code)] // over other atomics; `finished` and `failed`
 #[path = "link.rs"]
@@ -78,7 +79,7 @@ fn the_reaper_sleeps_through_nothing_that_is_in_flight() {
     });
 }
 
-/// A ring of one cell: the second slot that comes back takes the place of the first.
+/// A ring with a single entry: the second returned slot would overwrite the first.
 #[test]
 fn no_slot_takes_the_place_of_one_that_is_still_to_be_taken() {
     in_every_way(|| {
@@ -109,7 +110,7 @@ fn no_slot_takes_the_place_of_one_that_is_still_to_be_taken() {
     });
 }
 
-/// Replaces the module of the same name next to `link`.
+/// Replaces the `sync` module next to `link`.
 mod sync {
     use std::cell::Cell;
     use std::time::Duration;
@@ -118,7 +119,7 @@ mod sync {
     use loom::sync::atomic::{self, fence};
     use loom::sync::{Condvar, Mutex};
 
-    /// Position of a fence: it has to be between a store and a later load.
+    /// Position of a fence, which must be between a store and a later load.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub enum Fences {
         AfterStores,
@@ -130,7 +131,7 @@ mod sync {
     }
 
     impl Fences {
-        /// From here on, in this thread: all of a model's threads are in one.
+        /// Applies from here on in this thread, in which loom runs all threads of a model.
         pub fn hold(self) {
             HERE.set(self);
         }
@@ -162,7 +163,7 @@ mod sync {
 
     pub struct AtomicU32 {
         word: atomic::AtomicU32,
-        /// As in the kernel: a waker, and a sleeper that checks the word, hold the lock.
+        /// As in the kernel, both the waker and the sleeper that checks the word hold the lock.
         lock: Mutex<()>,
         sleepers: Condvar,
     }

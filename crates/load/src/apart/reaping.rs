@@ -1,4 +1,4 @@
-//! The thread that reaps.
+//! The reaping thread of a job.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::tally::{Slots, Tally};
 use crate::usage;
 use iotrail_base::error::Result;
 
-/// Result of the reaping thread for the measured stage.
+/// The reaping thread's result for the measured stage.
 pub struct Reaped {
     pub tally: Tally,
     pub part: Part,
@@ -40,7 +40,7 @@ impl<R: Reaper> Reaping<'_, '_, R> {
         let (shared, spec) = (self.shared, self.shared.spec);
         match self.cpu {
             Some(cpu) => cpus::bind(cpu)?,
-            // Next to the job instead of after it on the job's CPU.
+            // May run next to the job instead of only on the job's CPU.
             None => cpus::unbind()?,
         }
         self.reaper.start().map_err(|e| rounds::broken(spec, "starting", e))?;

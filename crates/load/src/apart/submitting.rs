@@ -1,4 +1,4 @@
-//! The thread that submits.
+//! The submitting thread of a job.
 
 use std::sync::atomic::Ordering;
 
@@ -22,7 +22,7 @@ pub struct Submitting<'a, 'b, S> {
     pub link: &'a Link,
     pub submitter: S,
     pub feeder: Feeder,
-    /// Slots taken back so far (mod 2^32).
+    /// Number of slots taken back so far (mod 2^32).
     pub head: u32,
     /// Futex calls.
     pub syscalls: u64,
@@ -114,7 +114,7 @@ impl<S: Submitter> Submitting<'_, '_, S> {
         let mut taken = 0;
         for (i, io) in self.feeder.batch.iter().enumerate() {
             self.feeder.slots.begin(io.slot, self.feeder.since(i, before));
-            // Engines that complete in `queue` have nothing to reap: resolve() refuses a reaper thread with them.
+            // Engines that complete in `queue` have nothing to reap; resolve() rejects a reaper thread with them.
             match self.submitter.queue(io) {
                 Queued::Queued | Queued::Completed(_) => taken += 1,
                 Queued::Busy => break,

@@ -1,11 +1,11 @@
-//! Measurements beyond the plan.
+//! Additional measurements after disturbances.
 
 use super::*;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::run_record::RunRecord;
 
-/// Runs on a machine with or without disturbances. Returns the stored run, the number of measurements, and the progress messages on
-/// added blocks.
+/// Executes the plan on a machine that `is_disturbed` describes. Returns the stored run, the number of measurements,
+/// and the progress messages about added blocks.
 fn on(plan: &Plan, is_disturbed: &dyn Fn(usize, u32) -> bool) -> (RunRecord, usize, Vec<(usize, u32, u32)>) {
     let (_dir, mut store) = fresh();
     let started = start(plan, 7, &mut store).unwrap();
@@ -56,19 +56,20 @@ fn a_search_that_is_disturbed_permanently_repeats_three_measurements_of_each_blo
 
 #[test]
 fn permanent_disturbance_adds_blocks_instead_of_repetitions() {
-    // After three of six allowed repetitions, repeating is judged useless; the other three and a quarter of a block make one block.
+    // After three of six allowed repetitions, repeating is found useless; the remaining three plus a quarter of a block
+    // make one block.
     let plan = two_by_two();
     let (record, made, added) = on(&plan, &|_, _| true);
     assert_eq!((made, added), (12 + 3 + 4, vec![(16, 4, 3)]));
     assert_eq!((record.repeats, record.blocks(), record.added_blocks()), (3, 4, 1));
     assert_eq!((record.done(), record.planned(), still_disturbed(&record)), (16, 16, 16));
     assert!(record.cells.iter().all(|c| c.measurements.len() == 4));
-    // Twice the blocks allow twice the number of repetitions.
+    // Twice the blocks allow twice the repetitions.
     let six = Plan { repeats: 6, ..two_by_two() };
     let (record, made, added) = on(&six, &|_, _| true);
     assert_eq!((record.done(), made, added), (32, 24 + 3 + 8, vec![(32, 8, 6)]));
     assert!(made as f64 <= 24.0 * (1.0 + most_beyond(&six)), "{made}");
-    // A share of one repeat is less than a block.
+    // With a single repeat, the allowance is less than a block.
     let one = Plan { repeats: 1, ..two_by_two() };
     let (record, made, added) = on(&one, &|_, _| true);
     assert_eq!((record.done(), made, added), (4, 6, vec![]));
@@ -85,14 +86,14 @@ fn a_neighbour_of_some_cells_adds_blocks_for_all_of_them() {
 #[test]
 fn a_single_burst_adds_no_block() {
     let plan = two_by_two();
-    // The first two, and all three repetitions; 2 of 12 are disturbed at the end.
+    // Disturbs the first two measurements and all three repetitions; 2 of 12 are disturbed at the end.
     let (record, made, added) = on(&plan, &|n, _| [1, 2, 5, 6, 7].contains(&n));
     assert_eq!((record.done(), made, added, still_disturbed(&record)), (12, 15, vec![], 2));
 }
 
 #[test]
 fn a_stopping_rule_prevents_additional_blocks() {
-    // No interval reaches this width.
+    // No interval is that narrow.
     let stop = Some(Stop { within: -1.0, at_least: 2, budget_s: None });
     let plan = Plan { stop, ..two_by_two() };
     let (record, made, added) = on(&plan, &|_, _| true);
@@ -118,7 +119,7 @@ fn a_resumed_run_adds_the_same_blocks_as_an_uninterrupted_one() {
         assert_eq!(untold(&plan, &again, &mut store, &stop, &mut measure).unwrap(), Outcome::Finished, "{end}");
         let record = store.load(started.run).unwrap().unwrap();
         assert_eq!((record.done(), record.blocks()), (whole.done(), 4), "{end}");
-        // The interrupted measurement was dropped.
+        // The interrupted measurement was discarded.
         assert!(n <= made + 1, "{n} {end}");
     }
 }

@@ -15,7 +15,7 @@ fn measured(interrupted: bool) -> Measured {
     Measured { measurement: sample::measurement(), histogram: sample::histogram(), samples: vec![], interrupted }
 }
 
-/// Executes the remaining slots without progress output.
+/// Executes the remaining slots without reporting progress.
 fn untold(
     plan: &Plan,
     started: &Started,
@@ -113,7 +113,7 @@ fn a_resumed_run_retries_failed_cells() {
     let started = start(&plan, 1, &mut store).unwrap();
     let stop = AtomicBool::new(false);
     let mut n = 0;
-    // Two cells fail in the second block; one of them also fails later.
+    // Two cells fail in the second block; one of them fails again later.
     let mut measure = |cell: &Cell| {
         n += 1;
         match (n, cell.number) {

@@ -5,7 +5,7 @@ use crate::plan::tests::of_a_program;
 use iotrail_schema::program_record::{Legal, TriedArm};
 use iotrail_schema::search_record::{Constraint, SearchRecord};
 
-/// Three arms in at most 40 blocks; the second is the best.
+/// Three arms in at most 40 blocks; the second arm is the best.
 pub(super) fn search_of_three() -> Plan {
     let mut plan = two_by_two();
     plan.cells.truncate(2);
@@ -27,7 +27,7 @@ pub(super) fn search_of_three() -> Plan {
     plan
 }
 
-/// The `n`th measurement of a cell, deterministic.
+/// A cell's `n`th measurement; deterministic.
 fn nth(cell: u32, n: u32) -> Measured {
     let noise = 0.004 * f64::from((7 * n + 3 * cell + n * cell) % 11) + 0.03 * f64::from(n % 3);
     let iops = 1e5 * [1.0, 1.04, 0.8][cell as usize - 1] * (1.0 + noise);
@@ -41,7 +41,7 @@ fn a_resumed_search_equals_an_uninterrupted_one() {
         let record = store.load(run).unwrap().unwrap();
         record.cells.iter().map(|c| c.measurements.all().iter().filter_map(|m| m.iops).collect()).collect()
     };
-    // Records each measurement; the `stop_at`th is interrupted.
+    // Records each measurement and interrupts the `stop_at`th.
     let go_on = |store: &mut Store, started: &Started, stop_at: Option<usize>| {
         let mut counts: Vec<u32> = iops(store, started.run).iter().map(|of| of.len() as u32).collect();
         let mut order = Vec::new();
@@ -62,10 +62,10 @@ fn a_resumed_search_equals_an_uninterrupted_one() {
     assert_eq!(outcome, Outcome::Finished);
     let end = search::state(&store.load(whole.run).unwrap().unwrap()).unwrap();
     assert_eq!((end.set(), end.measurements), (vec![1], order.len() as u64));
-    // An arm was eliminated before the end.
+    // One arm was removed before the end.
     assert!((6..40).contains(&end.blocks) && order.len() < 3 * end.blocks, "{end:?}");
     let values = iops(&store, whole.run);
-    // Between two blocks, within an early block, and within a block after the first elimination.
+    // Between two blocks, within an early block, and within a block after the first removal.
     for stop_at in [9, 4, order.len() - 3] {
         let (dir, mut store) = fresh();
         let begun = start(&plan, 7, &mut store).unwrap();
@@ -73,7 +73,7 @@ fn a_resumed_search_equals_an_uninterrupted_one() {
         assert_eq!((outcome, first.len()), (Outcome::Interrupted, stop_at));
         let stopped = search::state(&store.load(begun.run).unwrap().unwrap()).unwrap();
         assert!(stopped.ended.is_none() && stopped.measurements <= stop_at as u64, "{stopped:?}");
-        // As in a new process.
+        // Simulates a new process.
         drop(store);
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let again = resume(&plan, &store, Some("6.18.0")).unwrap();
