@@ -87,7 +87,7 @@ mod tests {
         assert!((0..16).all(|lead| leads.contains(&lead)), "{leads:?}");
         let placed = Buffers::placed(3, 512, 5).unwrap();
         assert_eq!(placed.memory().address(0) as usize % PAGE, 0);
-        // SAFETY: the last 512 bytes of the last block, within the mapping.
+        // SAFETY: the last byte of the last block, within the mapping.
         unsafe { placed.memory().address(2).add(511).write(1) };
     }
 

@@ -1,56 +1,57 @@
-//! Properties of an engine for the rest of the program: one [`Engine`] per engine's file. Other code does not distinguish engines.
+//! The properties of an engine that the rest of the program uses: one [`Engine`] in each engine's file. Other code does
+//! not distinguish engines.
 
 use iotrail_host::refusal::{Circumstances, Refusal};
 
-/// The description of an engine. Every engine sets every field, so that a new one has to decide each.
+/// An engine's description. Every engine sets every field, so that a new engine has to decide on each.
 #[derive(Debug)]
 pub struct Engine {
-    /// On the command line, in experiments and in stored measurements: never changed once released.
+    /// Name on the command line, in experiments and in stored measurements; never changed after a release.
     pub name: &'static str,
-    /// The text of `--help` after the name.
+    /// The text in `--help` that follows the name.
     pub help: Option<&'static str>,
-    /// Its names in fio; none if fio has no such engine.
+    /// Its names in fio; empty if fio has no such engine.
     pub fio: &'static [&'static str],
     pub target: TargetKind,
-    /// `None`: it has no ring, so io_uring's options are refused.
+    /// `None` if it has no ring; then io_uring options are rejected.
     pub ring: Option<RingUse>,
     /// The effect of `--rw nop`.
     pub nop: Nop,
     pub completions: Completions,
-    /// Its I/Os are complete when `queue` returns, so a reaper thread would have nothing to do.
+    /// I/Os are complete when `queue` returns, so a reaper thread would have nothing to do.
     pub completes_in_queue: bool,
-    /// The calls that have one I/O in flight per thread, by name: the depth is 1 then.
+    /// The calls that allow only one I/O in flight per thread, by name; the depth is then 1.
     pub one_in_flight: Option<&'static str>,
-    /// It can wait in the kernel; otherwise `--wait peek` is used.
+    /// Whether it can wait in the kernel; if not, `--wait peek` is used.
     pub sleeps: bool,
-    /// Through the page cache its submission waits for the data: code and text of the warning. Such an I/O has no completion
+    /// If set, a buffered submission waits for the data: code and text of the warning. Such an I/O has no completion
     /// event either.
     pub synchronous_if_buffered: Option<(&'static str, &'static str)>,
-    /// Whether it is available on this machine, for `iotrail check`.
+    /// Whether the engine is available on this machine, for `iotrail check`.
     pub here: fn(&Circumstances) -> Result<String, Refusal>,
-    /// Remedy if I/Os fail in this way; `None`: the common remedy.
+    /// The remedy for this kind of failure; `None` for the general remedy.
     pub remedy: fn(&Failure) -> Option<&'static str>,
 }
 
-/// The target of an engine.
+/// The kind of target that an engine uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetKind {
     Nothing,
-    /// A file, which is created if it is missing, or a block device.
+    /// A file, created if missing, or a block device.
     File,
     /// An NVMe namespace's generic character device.
     Generic,
-    /// A whole drive, by its PCI address.
+    /// An entire drive, by PCI address.
     Drive,
 }
 
 impl TargetKind {
-    /// It is not a file: never created or buffered, and not in the page cache.
+    /// Whether the target is not a file: never created, buffered, or in the page cache.
     pub fn is_past_files(self) -> bool {
         matches!(self, Self::Generic | Self::Drive)
     }
 
-    /// How to name one where none was named.
+    /// How to specify a target, for the message if there is none.
     pub(crate) fn name_one(self) -> &'static str {
         match self {
             Self::Nothing | Self::File => "name one with --file; a missing file is made with --size",
@@ -60,31 +61,32 @@ impl TargetKind {
     }
 }
 
-/// How an engine uses a ring of io_uring's.
+/// How an engine uses an io_uring ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingUse {
-    /// Entries of twice the size (SQE128 and CQE32).
+    /// Double-size entries (SQE128 and CQE32).
     pub big_entries: bool,
-    /// The kernel takes IOPOLL without poll queues, and completes by interrupts: that has to be refused before it runs.
+    /// The kernel accepts IOPOLL without poll queues but completes by interrupts, so this has to be rejected before the
+    /// run.
     pub iopoll_may_be_ignored: bool,
 }
 
-/// A no-op, and the result of one that succeeds.
+/// Whether an engine has a no-op, and the result of a successful one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nop {
     Refused,
-    /// 0.
+    /// The result is 0.
     MovesNothing,
-    /// The block size.
+    /// The result is the block size.
     MovesBlock,
 }
 
-/// Where its completions can be seen by probes.
+/// Where probes can observe completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completions {
-    /// In a ring of io_uring's.
+    /// In an io_uring ring.
     Ring,
-    /// At the end of native aio's I/O.
+    /// When native AIO completes an I/O.
     Aio,
     /// In pread64 and pwrite64 calls of helper threads.
     HelperCalls,
@@ -98,12 +100,12 @@ pub enum Completions {
 #[derive(Debug, Clone, Copy)]
 pub struct Failure {
     pub errno: i32,
-    /// The ring polls.
+    /// The ring uses IOPOLL.
     pub iopoll: bool,
     pub has_target: bool,
 }
 
-/// For an engine without remedies of its own.
+/// For engines without remedies of their own.
 pub(crate) fn no_other_remedy(_: &Failure) -> Option<&'static str> {
     None
 }

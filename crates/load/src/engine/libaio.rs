@@ -1,7 +1,7 @@
-//! Native aio, on raw system calls.
+//! Native AIO, using raw system calls.
 //!
-//! Blocking, completions are had from `io_getevents`. Peeking, they are read from the completion ring that the kernel
-//! maps into the process, without a system call, as its layout allows as long as the ring's magic is the known one.
+//! When blocking, completions come from `io_getevents`. When peeking, they are read without a system call from the
+//! completion ring that the kernel maps into the process, provided that the ring has the expected magic number.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -61,7 +61,7 @@ struct Event {
     res2: i64,
 }
 
-/// fs/aio.c: struct aio_ring, the head of the mapped completion ring.
+/// fs/aio.c: struct aio_ring, the header of the mapped completion ring.
 #[repr(C)]
 struct RingHead {
     id: u32,
@@ -80,9 +80,9 @@ const RING_MAGIC: u32 = 0xa10a_10a1;
 const IOCB_CMD_PREAD: u16 = 0;
 const IOCB_CMD_PWRITE: u16 = 1;
 
-/// A context; destroyed (after waiting for requests in flight) when both halves are dropped.
+/// A context, destroyed (after waiting for requests in flight) when both halves are dropped.
 ///
-/// Its value is the address of the completion ring, which the kernel unmaps when the context is destroyed.
+/// Its value is the address of the completion ring, which io_destroy unmaps.
 struct Context(u64);
 
 impl Context {
@@ -93,7 +93,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: an owned context that is no longer used.
+        // SAFETY: an owned context that is no longer in use.
         let done = unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
         debug_assert_eq!(done, 0);
     }
@@ -104,12 +104,12 @@ pub fn open(at: &Opening) -> Result<Opened<Submit, Reap>> {
     let (fd, memory) = (at.target()?, at.job.memory);
     let slots = memory.slots;
     let mut id = 0u64;
-    // SAFETY: the kernel writes one context id, which must be 0 before.
+    // SAFETY: the kernel writes a context ID, which must be 0 before.
     if unsafe { libc::syscall(libc::SYS_io_setup, slots, &mut id) } != 0 {
         return Err(refused(slots, last_error()));
     }
     let context = Arc::new(Context(id));
-    // SAFETY: the context's value is the address of its ring, mapped and readable while the context lives.
+    // SAFETY: the context's value is the address of its ring, which is mapped and readable while the context exists.
     let magic = unsafe { (*context.ring()).magic };
     if magic != RING_MAGIC {
         return Err(Error::machine(
@@ -146,14 +146,14 @@ pub struct Submit {
     context: Arc<Context>,
     fd: RawFd,
     memory: Memory,
-    /// One control block per slot; the kernel copies it when it is submitted.
+    /// One iocb per slot; the kernel copies it on submission.
     blocks: Vec<Iocb>,
-    /// Addresses of the blocks queued, in order; never more than there are slots, so it is never moved.
+    /// Addresses of the queued iocbs, in order. Never more than there are slots, so the vector is never reallocated.
     queued: Vec<*const Iocb>,
     syscalls: u64,
 }
 
-// SAFETY: the addresses point into `blocks`, which moves with the value only as a Vec (its elements stay in place).
+// SAFETY: the addresses point into the heap allocation of `blocks`, which stays in place when the value moves.
 unsafe impl Send for Submit {}
 
 impl Submitter for Submit {
@@ -180,7 +180,7 @@ impl Submitter for Submit {
     fn submit(&mut self) -> io::Result<()> {
         while !self.queued.is_empty() {
             self.syscalls += 1;
-            // SAFETY: `queued` contains addresses of live control blocks, whose buffers the load keeps.
+            // SAFETY: `queued` contains addresses of live iocbs, whose buffers the load keeps.
             let taken =
                 unsafe { libc::syscall(libc::SYS_io_submit, self.context.0, self.queued.len(), self.queued.as_ptr()) };
             match taken {
@@ -215,25 +215,26 @@ pub struct Reap {
 }
 
 impl Reap {
-    /// Reads the events of the mapped ring, and advances its head.
+    /// Reads the events in the mapped ring, and advances its head.
     fn look(&self, out: &mut Vec<Completion>) -> u32 {
-        // SAFETY: mapped while the context lives; the kernel writes `tail` and the events before it, this process writes `head`.
+        // SAFETY: mapped while the context exists. The kernel writes `tail` and the events before it; this process
+        // writes `head`.
         let ring = unsafe { &*self.context.ring() };
         let mut head = ring.head.load(Ordering::Relaxed);
-        // Acquire: the events up to the tail are written.
+        // Acquire: the events up to the tail have been written.
         let tail = ring.tail.load(Ordering::Acquire);
         // SAFETY: the events follow the header within the mapping.
         let events = unsafe { self.context.ring().cast::<u8>().add(ring.header_length as usize).cast::<Event>() };
         let mut count = 0;
         while head != tail && out.len() < out.capacity() {
-            // SAFETY: head is below `nr`, the number of events in the ring, and the event was written.
+            // SAFETY: head is below `nr`, the number of events in the ring, and the event has been written.
             let e = unsafe { events.add(head as usize).read() };
             out.push(Completion { slot: e.data as u32, result: e.res as i32 });
             head = if head + 1 >= ring.nr { 0 } else { head + 1 };
             count += 1;
         }
         if count > 0 {
-            // Release: the reads happen before the kernel may write these events again.
+            // Release: the events are read before the kernel may overwrite them.
             ring.head.store(head, Ordering::Release);
         }
         count
@@ -270,7 +271,7 @@ impl Reap {
 impl Reaper for Reap {
     fn poll(&mut self, min: u32, wait: Wait, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()> {
         match wait {
-            // A poll would cost a system call, which an application that blocks does not make.
+            // Polling would cost a system call that a blocking application does not make.
             Wait::Block if min == 0 => Ok(()),
             Wait::Block => self.get_events(min, deadline, out),
             Wait::Peek => {

@@ -1,8 +1,8 @@
 //! NVMe passthrough: commands through a namespace's generic character device (`/dev/ng0n1`), without the
 //! block layer's bios, schedulers and file systems (IORING_OP_URING_CMD, Linux 5.19; with registered buffers and IOPOLL 6.1).
 //!
-//! A drive completes a read or write fully or not at all. The result is 0, a positive NVMe status, or a negated errno of the
-//! kernel.
+//! A drive completes a read or write either fully or not at all. The result is 0, a positive NVMe status, or a negated
+//! errno from the kernel.
 
 use std::fs::{self, File};
 use std::io;
@@ -39,7 +39,7 @@ pub static ENGINE: Engine = Engine {
     remedy,
 };
 
-/// The device files of NVMe namespaces, as the kernel names them.
+/// Device files of NVMe namespaces, named as in the kernel.
 fn generic_devices() -> Vec<PathBuf> {
     let named = fs::read_dir("/sys/class/nvme-generic").into_iter().flatten().flatten();
     let mut devices: Vec<PathBuf> = named.map(|e| Path::new("/dev").join(e.file_name())).collect();
@@ -121,8 +121,8 @@ const NVME_IOCTL_ID: u32 = ioctl(0, 0x40, 0);
 const NVME_IOCTL_ADMIN_CMD: u32 = ioctl(READ_WRITE, 0x41, size_of::<Command>());
 const NVME_URING_CMD_IO: u32 = ioctl(READ_WRITE, 0x80, size_of::<Command>());
 
-/// The namespace of an open generic device. Errors: it is not one (ENOTTY), no permission (EACCES: before Linux 6.2 only root
-/// has it), the drive refuses or describes an unsupported format (`Other`).
+/// The namespace of an open generic device. Fails if it is not one (ENOTTY), without permission (EACCES: before Linux
+/// 6.2, only root has it), or if the drive rejects the command or reports an unsupported format (`Other`).
 pub fn namespace(fd: RawFd) -> io::Result<Namespace> {
     // SAFETY: the request takes no argument and returns a number.
     let id = match unsafe { libc::ioctl(fd, NVME_IOCTL_ID.into()) } {
@@ -139,7 +139,7 @@ pub fn namespace(fd: RawFd) -> io::Result<Namespace> {
         cdw10: identify::NAMESPACE,
         ..Command::default()
     };
-    // SAFETY: a live command of the size in the request, whose address is a page that the kernel may write.
+    // SAFETY: a live command of the request's size, whose address is a page that the kernel may write to.
     match unsafe { libc::ioctl(fd, NVME_IOCTL_ADMIN_CMD.into(), &raw mut asked) } {
         0 => Namespace::parse(id, &page).ok_or_else(|| io::Error::other("the drive describes no format of it")),
         failed if failed > 0 => Err(io::Error::other(match Status::of_field(failed as u16) {
@@ -150,7 +150,7 @@ pub fn namespace(fd: RawFd) -> io::Result<Namespace> {
     }
 }
 
-/// Makes passthrough's entries.
+/// Builds passthrough entries.
 pub struct Passthrough {
     common: Common,
     namespace: Namespace,
@@ -177,7 +177,7 @@ impl Entry for Passthrough {
         sqe.__bindgen_anon_1.__bindgen_anon_1.cmd_op = NVME_URING_CMD_IO;
         if common.fixed_buffers {
             sqe.__bindgen_anon_3.uring_cmd_flags = sys::IORING_URING_CMD_FIXED;
-            // At most 16384 buffers can be registered; `open` failed if there were more.
+            // At most 16,384 buffers can be registered; otherwise `open` failed.
             sqe.__bindgen_anon_4.buf_index = io.slot as u16;
         }
         let Range { cdw10, cdw11, cdw12 } = Range::new(io.offset, memory.block_bytes, namespace.block_shift);
@@ -196,7 +196,7 @@ impl Entry for Passthrough {
     }
 }
 
-/// The reaping half: results in the engine's terms.
+/// The reaping half, which converts results.
 pub struct Commands {
     completions: Completions,
     block_bytes: i32,

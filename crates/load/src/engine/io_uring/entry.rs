@@ -1,4 +1,4 @@
-//! Submission entries: the fields common to all of a job, and those of each kind.
+//! Submission entries: the fields common to a job's I/Os, and those of each kind.
 
 use linux_raw_sys::io_uring as sys;
 
@@ -6,16 +6,16 @@ use super::Config;
 use crate::engine::{Io, Job, Memory, Op};
 use crate::options::Commit;
 
-/// Makes submission entries of one kind.
+/// Builds submission entries of one kind.
 pub trait Entry: Send {
     /// Fills a submission entry in place.
     ///
     /// # Safety
-    /// `at` is an entry that is ours to write, of the ring's size.
+    /// `at` is an entry of the ring's size that the caller owns.
     unsafe fn fill(&self, at: *mut sys::io_uring_sqe, io: &Io);
 }
 
-/// The parts of a submission entry that are the same for every I/O of a job, whatever its kind.
+/// The parts of a submission entry that are the same for every I/O of a job, regardless of its kind.
 pub(super) struct Common {
     pub memory: Memory,
     fd: i32,
@@ -36,7 +36,7 @@ impl Common {
         }
         Self {
             memory: job.memory,
-            // Registered: the index of the only file. Without a target only no-ops are queued, which name no file.
+            // If registered, the index of the only file. Without a target, only no-ops are queued, which use no file.
             fd: if config.register_files { 0 } else { job.fd.unwrap_or(-1) },
             flags,
             rw_flags: if job.commit == Commit::Dsync { libc::RWF_DSYNC as u32 } else { 0 },
@@ -49,7 +49,7 @@ impl Common {
         (self.fd, self.flags)
     }
 
-    /// Fills in the common fields. A no-op needs no others: IORING_OP_NOP is 0.
+    /// Fills in the common fields. A no-op needs no others, because IORING_OP_NOP is 0.
     #[inline]
     pub fn fill(&self, sqe: &mut sys::io_uring_sqe, io: &Io) {
         sqe.flags = self.flags;
@@ -87,13 +87,13 @@ impl Entry for ReadWrite {
             sqe.__bindgen_anon_3.rw_flags = common.rw_flags;
         }
         if fixed {
-            // At most 16384 buffers can be registered; `open` failed if there were more.
+            // At most 16,384 buffers can be registered; otherwise `open` failed.
             sqe.__bindgen_anon_4.buf_index = io.slot as u16;
         }
     }
 }
 
-/// In the user data of an fsync.
+/// Marks an fsync in its user data.
 pub(super) const SYNC: u64 = 1 << 32;
 
 /// Fills in an fsync of the file at `fd`. `flags` are IOSQE_…; `of` is the user data of the linked write, or 0.

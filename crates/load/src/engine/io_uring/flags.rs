@@ -1,12 +1,12 @@
-//! Ring setup flags: their names, the kernel's rules for them, and messages for refusals.
+//! Ring setup flags: their names, the kernel's rules, and messages for rejected combinations.
 //!
-//! A flag is set if and only if it was requested.
+//! Only requested flags are set.
 
 use std::str::FromStr;
 
 use iotrail_schema::setup_flag::{self, SetupFlag};
 
-/// A setup flag of the command line. `cqsize` has its value in [`Setup::cq_entries`].
+/// A setup flag on the command line. The value of `cqsize` is in [`Setup::cq_entries`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flag {
     CoopTaskrun,
@@ -17,7 +17,7 @@ pub enum Flag {
     Iopoll,
     HybridIopoll,
     SubmitAll,
-    /// No array of indices between the submission queue and its entries.
+    /// No index array between the submission queue and its entries.
     NoSqarray,
     Cqsize,
 }
@@ -36,7 +36,7 @@ impl Flag {
         Flag::Cqsize,
     ];
 
-    /// The enumeration has the order of the table.
+    /// The enumeration and the table have the same order.
     fn entry(self) -> &'static SetupFlag {
         &setup_flag::ALL[self as usize]
     }
@@ -49,12 +49,12 @@ impl Flag {
         self.entry().bit
     }
 
-    /// The first kernel that has it (io_uring_setup(2)).
+    /// The first kernel version with this flag (io_uring_setup(2)).
     pub fn since(self) -> (u32, u32) {
         self.entry().since
     }
 
-    /// The flags that the kernel requires together with this one: a probe of this flag has to set them too.
+    /// Flags that the kernel requires together with this flag, so a probe of this flag has to set them too.
     pub(crate) fn companions(self) -> u32 {
         self.entry().with
     }
@@ -68,7 +68,7 @@ pub struct Setup {
     pub cq_entries: Option<u32>,
 }
 
-/// Why a list of flags is refused before the system call: the flag, the rule, the remedy.
+/// Why a list of flags is rejected before the system call: flag, rule, remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub what: String,
@@ -84,7 +84,7 @@ impl Refusal {
 impl FromStr for Setup {
     type Err = Refusal;
 
-    /// Reads a comma list; knows names, not rules ([`Setup::check`]).
+    /// Parses a comma-separated list; only checks names, not rules ([`Setup::check`]).
     fn from_str(list: &str) -> Result<Self, Refusal> {
         let mut setup = Setup::default();
         for word in list.split(',').map(str::trim).filter(|w| !w.is_empty()) {
@@ -130,13 +130,13 @@ impl Setup {
         self.flags.iter().fold(0, |bits, f| bits | f.bit())
     }
 
-    /// The names, as the measurement records them: `cqsize=N` with its value.
+    /// The names as recorded in a measurement, with the value of `cqsize=N`.
     pub fn names(&self) -> Vec<String> {
         names(self.bits(), self.cq_entries)
     }
 
-    /// The kernel's rules for combinations (io_uring_create and io_uring_sanitise_params, up to 6.18), applied before
-    /// the system call, because the kernel returns only EINVAL. `sq_entries`: the requested number of submission entries.
+    /// Checks the kernel's rules for combinations (io_uring_create and io_uring_sanitise_params, up to 6.18) before the
+    /// system call, because the kernel returns only EINVAL. `sq_entries`: the requested number of submission entries.
     pub fn check(&self, sq_entries: u32) -> Result<(), Refusal> {
         if self.has(Flag::DeferTaskrun) && !self.has(Flag::SingleIssuer) {
             return Err(Refusal::new(
@@ -187,7 +187,7 @@ impl Setup {
     }
 }
 
-/// The names of those flags in `bits` that a load may ask for: others (entries of twice the size) are its engine's business.
+/// Names of the flags in `bits` that a load may request. Other flags (double-size entries) are set by the engine.
 pub(crate) fn names(bits: u32, cq_entries: Option<u32>) -> Vec<String> {
     setup_flag::names(Flag::ALL.iter().fold(0, |all, f| all | f.bit()) & bits, cq_entries)
 }

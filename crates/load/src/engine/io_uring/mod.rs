@@ -1,7 +1,8 @@
 //! io_uring with raw system calls.
 //!
-//! Submitting and waiting are separate `io_uring_enter` calls, so that the phases are correct: the cost of `submit` never
-//! includes a wait. While it polls in user mode, the reaping half makes a system call only if the ring's flags require one:
+//! Submitting and waiting are separate `io_uring_enter` calls, so that the phases are measured correctly: the cost of
+//! `submit` never includes a wait. While it polls in user mode, the reaping half makes a system call only if the ring's
+//! flags require one:
 //!
 //! | ring | a poll that finds nothing |
 //! |---|---|
@@ -69,28 +70,28 @@ fn remedy(failure: &Failure) -> Option<&'static str> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
     pub setup: flags::Setup,
-    /// Submission entries: the depth.
+    /// Number of submission entries, which equals the depth.
     pub sq_entries: u32,
     pub sq_cpu: Option<u32>,
     pub sq_idle_ms: Option<u32>,
     pub register_files: bool,
     pub register_buffers: bool,
     pub register_ring: bool,
-    /// Every request goes to an io-wq worker (IOSQE_ASYNC).
+    /// Punts every request to io-wq (IOSQE_ASYNC).
     pub force_async: bool,
-    /// Time to wait for all completions of a batch before the first one ends the wait; 0: no limit.
+    /// How long to wait for all completions of a batch before the first one ends the wait; 0 for no limit.
     pub min_wait_us: u32,
-    /// Entries of twice the size (SQE128 and CQE32), as passthrough's commands are.
+    /// Double-size entries (SQE128 and CQE32), for passthrough commands.
     pub big_entries: bool,
 }
 
 const BIG_ENTRIES: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
 
-/// Sets up a ring with exactly the flags of `config` and no registrations; called on the submitting thread
-/// (SINGLE_ISSUER). `words` name the user's options when the kernel refuses.
+/// Sets up a ring with exactly the flags of `config` and no registrations; must be called on the submitting thread
+/// (SINGLE_ISSUER). `words`: names of the user's options for error messages.
 pub fn open_ring(config: &Config, words: &Words) -> Result<Ring> {
     let mut params = ring::params(config.setup.bits());
-    // IORING_SETUP_CQSIZE is set if and only if a size was requested; without the flag the field is ignored.
+    // IORING_SETUP_CQSIZE is set only if a size was requested; without the flag, the kernel ignores the field.
     if let Some(n) = config.setup.cq_entries {
         params.cq_entries = n;
     }
@@ -116,7 +117,7 @@ pub fn open_ring(config: &Config, words: &Words) -> Result<Ring> {
     Ok(ring)
 }
 
-/// Names of the setup flags that the kernel's answer holds.
+/// Names of the setup flags that the kernel returned.
 pub fn granted(config: &Config, ring: &Ring) -> Vec<String> {
     flags::names(ring.params.flags, config.setup.cq_entries.map(|_| ring.params.cq_entries))
 }
@@ -125,7 +126,7 @@ pub fn open(at: &Opening) -> Result<Opened<Queue<ReadWrite>, Completions>> {
     open_for(at.ring, &at.job, ReadWrite(Common::new(at.ring, &at.job)))
 }
 
-/// A load's ring with all registrations of `config`; `entry` creates its requests.
+/// A load's ring with all registrations of `config`; `entry` builds its requests.
 fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<Queue<E>, Completions>> {
     let ring = Arc::new(open_ring(config, &refusal::LOAD)?);
     if config.register_files {
@@ -175,25 +176,25 @@ fn register_buffers(ring: &Ring, memory: &Memory) -> io::Result<()> {
     let vectors: Vec<libc::iovec> = (0..memory.slots)
         .map(|slot| libc::iovec { iov_base: memory.address(slot).cast(), iov_len: memory.block_bytes as usize })
         .collect();
-    // SAFETY: live vectors over buffers that stay mapped until the ring is closed or beyond.
+    // SAFETY: live vectors that refer to buffers which stay mapped at least until the ring is closed.
     unsafe { ring.register(sys::io_uring_register_op::IORING_REGISTER_BUFFERS, vectors.as_ptr().cast(), memory.slots) }
 }
 
 /// The submitting half.
 pub struct Queue<E> {
     ring: Arc<Ring>,
-    /// Private copy of the submission tail, ahead of the shared one by the entries queued since the last `submit`.
+    /// Private copy of the submission tail; ahead of the shared tail by the entries queued since the last `submit`.
     tail: u32,
-    /// The tail up to which the kernel has taken entries (SQPOLL: up to which they were left to its thread).
+    /// The tail up to which the kernel has consumed entries (with SQPOLL: up to which they were handed to its thread).
     taken: u32,
-    /// The submission head as last read; behind the shared one at most, which is safe.
+    /// The submission head as last read. It can only be behind the shared head, which is safe.
     known_head: u32,
     /// Number of submission entries; a power of two.
     entries: u32,
     entry: E,
-    /// For fsyncs: the file's descriptor or index, and IOSQE_….
+    /// For fsyncs: the file's descriptor or index, and IOSQE_… flags.
     file: (i32, u8),
-    /// Each write has an entry behind it that makes it durable.
+    /// A linked entry after each write makes it durable.
     linked: bool,
     sqpoll: bool,
     handle: Handle,
@@ -206,7 +207,7 @@ impl<E> Queue<E> {
     fn has_space(&mut self, entries: u32) -> bool {
         let most = self.entries - entries;
         if self.tail.wrapping_sub(self.known_head) > most {
-            // Acquire: the kernel has read an entry before it moves the head past it.
+            // Acquire: the kernel reads an entry before it moves the head past it.
             self.known_head = self.ring.sq_head().load(Ordering::Acquire);
         }
         self.tail.wrapping_sub(self.known_head) <= most
@@ -227,7 +228,8 @@ impl<E: Entry> Submitter for Queue<E> {
         if !self.has_space(1 + u32::from(linked)) {
             return Queued::Busy;
         }
-        // SAFETY: the entry is after the tail that the kernel knows and within the ring, so owned until the tail passes it.
+        // SAFETY: the entry is beyond the tail known to the kernel and within the ring, so this half owns it until the
+        // tail passes it.
         unsafe { self.entry.fill(self.ring.sqe(self.tail), io) };
         if linked {
             let (write, next) = (self.ring.sqe(self.tail), self.ring.sqe(self.tail.wrapping_add(1)));
@@ -244,7 +246,7 @@ impl<E: Entry> Submitter for Queue<E> {
             return Queued::Busy;
         }
         let (fd, flags) = self.file;
-        // SAFETY: the entry is beyond the tail that the kernel knows and within the ring.
+        // SAFETY: the entry is beyond the tail known to the kernel and within the ring.
         unsafe { entry::fill_sync(self.ring.sqe(self.tail), fd, flags, 0, data_only) };
         self.tail = self.tail.wrapping_add(1);
         Queued::Queued
@@ -252,11 +254,11 @@ impl<E: Entry> Submitter for Queue<E> {
 
     #[inline]
     fn submit(&mut self) -> io::Result<()> {
-        // Release: the entries are written before the kernel sees the tail.
+        // Release: the entries are written before the kernel can see the tail.
         self.ring.sq_tail().store(self.tail, Ordering::Release);
         if self.sqpoll {
             self.taken = self.tail;
-            // The tail must be visible before the flag is read, or both sides could miss each other
+            // The tail must be visible before the flag is read, otherwise each side could miss the other's update
             // (io_uring(7): a full barrier).
             fence(Ordering::SeqCst);
             if self.ring.sq_flags().load(Ordering::Relaxed) & sys::IORING_SQ_NEED_WAKEUP != 0 {
@@ -271,7 +273,7 @@ impl<E: Entry> Submitter for Queue<E> {
                 Ok(0) => break,
                 Ok(taken) => self.taken = self.taken.wrapping_add(taken),
                 Err(libc::EINTR) => {}
-                // No memory for a request, or completions have overflown: reap first.
+                // No memory for a request, or the CQ has overflowed: reap first.
                 Err(libc::EAGAIN | libc::EBUSY) => break,
                 Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
             }
@@ -289,7 +291,7 @@ impl<E: Entry> Submitter for Queue<E> {
     }
 
     fn wakeups(&self) -> Option<u64> {
-        // With SQPOLL this half enters for nothing else.
+        // With SQPOLL, this half enters the kernel only for wake-ups.
         self.sqpoll.then_some(self.syscalls)
     }
 }
@@ -297,29 +299,30 @@ impl<E: Entry> Submitter for Queue<E> {
 /// The reaping half.
 pub struct Completions {
     ring: Arc<Ring>,
-    /// Private copy of the completion head, ahead of the shared one by the completions returned since the last `clear`.
+    /// Private copy of the completion head; ahead of the shared head by the completions returned since the last
+    /// `clear`.
     head: u32,
     handle: Handle,
     register_ring: bool,
-    /// A poll that finds nothing has to enter the kernel, by the ring's flags.
+    /// Whether an unsuccessful poll has to enter the kernel, according to the ring's flags.
     look_enters: bool,
-    /// Bytes of a write whose linked fsync is done.
+    /// Size of a write, which is the result once its linked fsync completes.
     block_bytes: i32,
     min_wait_us: u32,
     syscalls: u64,
 }
 
 impl Completions {
-    /// Returns the contents of the completion queue.
+    /// Takes all available completions.
     #[inline]
     fn take(&mut self, out: &mut Vec<Completion>) -> u32 {
-        // Acquire: the entries up to the tail are written.
+        // Acquire: the entries up to the tail have been written.
         let tail = self.ring.cq_tail().load(Ordering::Acquire);
         let room = (out.capacity() - out.len()) as u32;
         let count = tail.wrapping_sub(self.head).min(room);
         let (ring, head, block_bytes) = (&self.ring, self.head, self.block_bytes);
         out.extend((0..count).map(|i| {
-            // SAFETY: between the head and a tail read with acquire order.
+            // SAFETY: between the head and a tail read with acquire ordering.
             let (slot, result, _) = unsafe { ring.cqe(head.wrapping_add(i)) };
             let result = if slot & entry::SYNC != 0 && result == 0 { block_bytes } else { result };
             Completion { slot: slot as u32, result }
@@ -328,7 +331,7 @@ impl Completions {
         count
     }
 
-    /// Enters to run task work, poll the device or move overflown completions.
+    /// Enters the kernel to run task work, poll the device or flush overflowed completions.
     fn get_events(&mut self) -> io::Result<()> {
         self.syscalls += 1;
         match self.handle.enter(0, 0, sys::IORING_ENTER_GETEVENTS, None) {
@@ -351,7 +354,7 @@ impl Completions {
             }
             std::hint::spin_loop();
             looks = looks.wrapping_add(1);
-            // Reading the time at every look would make looks rare.
+            // Reading the time in every iteration would slow down polling.
             if looks.is_multiple_of(8) && deadline.is_some_and(|d| Instant::now() >= d) {
                 return Ok(());
             }
@@ -360,7 +363,7 @@ impl Completions {
 
     fn block(&mut self, mut missing: u32, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()> {
         while missing > 0 {
-            // The kernel counts from the shared head: returned completions must not satisfy the wait.
+            // The kernel counts from the shared head: completions that were already returned must not satisfy the wait.
             self.clear();
             let timeout = deadline.map(time_left);
             let arg = (timeout.is_some() || self.min_wait_us > 0).then(|| sys::io_uring_getevents_arg {
@@ -405,7 +408,7 @@ impl Reaper for Completions {
 
     #[inline]
     fn clear(&mut self) {
-        // Release: the reads of the entries happen before the kernel may write them again.
+        // Release: the entries are read before the kernel may overwrite them.
         self.ring.cq_head().store(self.head, Ordering::Release);
     }
 

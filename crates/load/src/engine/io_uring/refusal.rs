@@ -1,4 +1,4 @@
-//! The meaning of a refusal by the kernel: the flag or limit, its rule, the remedy.
+//! Explains a rejection by the kernel: flag or limit, rule, remedy.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use iotrail_host::kernel;
 use iotrail_host::privileges::Privileges;
 use iotrail_host::refusal::{Circumstances, Refusal};
 
-/// The user's options that affect a refused ring, by their names in the command at hand.
+/// The user's options that affect a rejected ring, named as in the current command.
 pub struct Words {
     pub without_rings: &'static str,
     pub fewer_rings: &'static str,
@@ -26,7 +26,7 @@ pub(crate) const LOAD: Words = Words {
     smaller_ring: "use a smaller --depth",
 };
 
-/// io_uring_setup failed. `iotrail_host::refusal` knows the reason; this adds the user's remedy.
+/// Explains a failed io_uring_setup. `iotrail_host::refusal` knows the reason; this adds the remedy.
 pub(crate) fn of_setup(config: &Config, words: &Words, cause: io::Error) -> Error {
     const WHAT: &str = "cannot set up an io_uring";
     let (what, instead) = match cause.raw_os_error() {
@@ -43,7 +43,7 @@ pub(crate) fn of_setup(config: &Config, words: &Words, cause: io::Error) -> Erro
     Error::machine(format!("{what}: {why}"), format!("{restore}, or {instead}")).with_errno(cause.raw_os_error())
 }
 
-/// EINVAL has no details: tries each flag separately to find the unsupported one.
+/// EINVAL has no details, so this tries each flag separately to find the unsupported one.
 fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
     for flag in config.setup.flags.iter().copied() {
         let mut params = ring::params(flag.bit() | flag.companions());
@@ -90,7 +90,7 @@ fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
     .because(cause)
 }
 
-/// A requested flag that the kernel did not grant is an error.
+/// Fails if the kernel did not grant a requested flag.
 pub(crate) fn not_granted(asked: u32, answer: &sys::io_uring_params) -> Result<()> {
     let missing = super::flags::names(asked & !answer.flags, None);
     if missing.is_empty() {
@@ -102,7 +102,7 @@ pub(crate) fn not_granted(asked: u32, answer: &sys::io_uring_params) -> Result<(
     ))
 }
 
-/// io_uring_register failed for `what`.
+/// Explains a failed io_uring_register for `what`.
 pub(crate) fn of_register(what: &str, config: &Config, memory: &Memory, cause: io::Error) -> Error {
     let buffers = what == "the buffers";
     let kib = (memory.slots as usize * memory.stride).div_ceil(1024);

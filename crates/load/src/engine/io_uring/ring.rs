@@ -1,6 +1,6 @@
-//! One ring: its descriptor, its two mappings, and the three system calls, on the kernel's own structures.
+//! A ring: its descriptor, its two mappings and the three system calls, using the kernel's structures.
 //!
-//! It does not use a library, so that its setup flags are exactly the requested ones.
+//! No library is used, so that the setup flags are exactly the requested ones.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -11,11 +11,11 @@ use linux_raw_sys::io_uring as sys;
 
 use crate::engine::last_error;
 
-/// Features that the engine needs: one mapping for both queues (5.4), completions kept on overflow (5.5), a timeout with
-/// the wait (5.11).
+/// Features that the engine requires: a single mapping for both queues (5.4), completions kept on overflow (5.5), wait
+/// timeouts (5.11).
 pub(crate) const FEATURES: u32 = sys::IORING_FEAT_SINGLE_MMAP | sys::IORING_FEAT_NODROP | sys::IORING_FEAT_EXT_ARG;
 
-/// A mapping that is unmapped when dropped.
+/// A memory mapping, unmapped on drop.
 struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
@@ -23,7 +23,7 @@ struct Mapping {
 
 impl Mapping {
     fn of_ring(fd: RawFd, bytes: usize, what: u32) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice does not overlap existing memory.
+        // SAFETY: a new mapping at an address chosen by the kernel does not overlap existing memory.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -43,34 +43,35 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: an owned mapping without remaining pointers into it: the ring owns it and outlives its halves' use.
+        // SAFETY: an owned mapping to which no pointers remain: the ring owns it and outlives both halves.
         let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert_eq!(done, 0);
     }
 }
 
-/// A ring, shared by its two halves (`Arc`); unmapped and closed when the last of them is dropped.
+/// A ring shared by its two halves (`Arc`); unmapped and closed when the last one is dropped.
 ///
-/// The kernel shares the mapped memory: it writes the submission head, the flags, the completion tail and the
-/// completion entries; this process writes the submission tail, the submission entries from head to tail, and the completion head.
+/// The kernel also writes to the mapped memory: the submission head, the flags, the completion tail and the completion
+/// entries. This process writes the submission tail, the submission entries from head to tail, and the completion head.
 pub struct Ring {
     fd: OwnedFd,
     queues: Mapping,
     entries: Mapping,
-    /// Entries are of twice the size (1), or not (0).
+    /// log2 of the submission entry size relative to the normal size: 0 or 1.
     sqe_shift: u32,
     cqe_shift: u32,
     pub params: sys::io_uring_params,
 }
 
-// SAFETY: the raw parts are mappings that live as long as the ring. Who writes which field is fixed: the submitting half
-// the submission tail and entries, the reaping half the completion head; the rest is only read. Each half has one thread.
+// SAFETY: the raw pointers refer to mappings that live as long as the ring. The submitting half writes the submission
+// tail and entries, the reaping half writes the completion head, and everything else is only read. Each half runs on a
+// single thread.
 unsafe impl Send for Ring {}
 // SAFETY: as above; shared fields are accessed as atomics only.
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    /// io_uring_setup(2) and the two mappings. `params` contains the requested flags, and the kernel's answer afterwards.
+    /// io_uring_setup(2) and the two mappings. `params`: the requested flags; contains the kernel's answer afterwards.
     pub fn open(sq_entries: u32, mut params: sys::io_uring_params) -> io::Result<Self> {
         let fd = setup(sq_entries, &mut params)?;
         if params.features & FEATURES != FEATURES {
@@ -85,7 +86,7 @@ impl Ring {
         let bytes = params.sq_entries as usize * (size_of::<sys::io_uring_sqe>() << sqe_shift);
         let entries = Mapping::of_ring(fd.as_raw_fd(), bytes, sys::IORING_OFF_SQES)?;
         let ring = Self { fd, queues, entries, sqe_shift, cqe_shift, params };
-        // Entry i of the queue is always submission entry i; without the array that is the kernel's own rule.
+        // Queue entry i always refers to submission entry i, as without the array.
         for i in 0..array as u32 {
             ring.shared(ring.params.sq_off.array + i * 4).store(i, Ordering::Relaxed);
         }
@@ -98,8 +99,8 @@ impl Ring {
 
     fn shared(&self, offset: u32) -> &AtomicU32 {
         debug_assert!(offset as usize + 4 <= self.queues.bytes && offset.is_multiple_of(4));
-        // SAFETY: the kernel's offsets are within the mapping and aligned to 4, and the memory is only accessed
-        // atomically; the mapping lives as long as `self`.
+        // SAFETY: the kernel's offsets are within the mapping and 4-byte aligned, and the memory is only accessed
+        // atomically. The mapping lives as long as `self`.
         unsafe { &*self.queues.base.as_ptr().add(offset as usize).cast::<AtomicU32>() }
     }
 
@@ -123,7 +124,7 @@ impl Ring {
         self.shared(self.params.cq_off.tail)
     }
 
-    /// Address of submission entry `index & mask`. Writable while head + entries > index ≥ tail.
+    /// Address of submission entry `index & mask`. Writable if head + entries > index ≥ tail.
     #[inline]
     pub fn sqe(&self, index: u32) -> *mut sys::io_uring_sqe {
         // The number of entries is a power of two.
@@ -131,16 +132,16 @@ impl Ring {
         self.entries.base.as_ptr().cast::<sys::io_uring_sqe>().wrapping_add(at)
     }
 
-    /// Completions that the kernel has lost for want of memory.
+    /// Number of completions that the kernel lost because it had no memory.
     pub fn cq_lost(&self) -> &AtomicU32 {
         self.shared(self.params.cq_off.overflow)
     }
 
-    /// Contents of completion entry `index & mask`: the request's user data, the result, flags.
+    /// Contents of completion entry `index & mask`: user data, result and flags.
     ///
     /// # Safety
-    /// `index` is between the completion head and a tail that was read with acquire order: the kernel has written
-    /// the entry, and does not write it again before the head has passed it.
+    /// `index` is between the completion head and a tail read with acquire ordering: the kernel has written the entry,
+    /// and does not overwrite it before the head passes it.
     #[inline]
     pub unsafe fn cqe(&self, index: u32) -> (u64, i32, u32) {
         let at = ((index & (self.params.cq_entries - 1)) << self.cqe_shift) as usize;
@@ -153,7 +154,7 @@ impl Ring {
     /// io_uring_register(2).
     ///
     /// # Safety
-    /// `arg` and `count` are valid for the operation, and point to live memory.
+    /// `arg` and `count` are valid for the operation, and `arg` points to live memory.
     pub unsafe fn register(
         &self,
         op: sys::io_uring_register_op,
@@ -166,24 +167,24 @@ impl Ring {
     }
 }
 
-/// Shifts of submission and completion entries: 1 if they have twice the size.
+/// log2 of the submission and completion entry sizes relative to the normal sizes: 0 or 1.
 fn shifts(params: &sys::io_uring_params) -> (u32, u32) {
     let has = |flag| u32::from(params.flags & flag != 0);
     (has(sys::IORING_SETUP_SQE128), has(sys::IORING_SETUP_CQE32))
 }
 
-/// Only io_uring_setup(2).
+/// io_uring_setup(2) only.
 pub(crate) fn setup(sq_entries: u32, params: &mut sys::io_uring_params) -> io::Result<OwnedFd> {
     // SAFETY: `params` is a live structure of the size that the kernel reads and writes.
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, sq_entries, params as *mut sys::io_uring_params) };
     if fd < 0 {
         return Err(last_error());
     }
-    // SAFETY: the kernel has just returned this descriptor; it has no other owner.
+    // SAFETY: the kernel has just returned this descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-/// Parameters with these flags and nothing else.
+/// Parameters with these flags, and otherwise zero.
 pub(crate) fn params(flags: u32) -> sys::io_uring_params {
     // SAFETY: a plain C structure, valid when all zero.
     let mut p: sys::io_uring_params = unsafe { std::mem::zeroed() };
@@ -191,7 +192,7 @@ pub(crate) fn params(flags: u32) -> sys::io_uring_params {
     p
 }
 
-/// How a thread names the ring to io_uring_enter: by descriptor, or by an index that it registered.
+/// How a thread passes the ring to io_uring_enter: as a descriptor, or as an index that this thread registered.
 #[derive(Debug, Clone, Copy)]
 pub struct Handle {
     fd: i32,
@@ -203,7 +204,7 @@ impl Handle {
         Self { fd: ring.fd(), flags: 0 }
     }
 
-    /// Registers the ring's descriptor with the calling thread (5.18); good for this thread only, until it ends.
+    /// Registers the ring's descriptor for the calling thread (5.18). The handle is only valid on this thread.
     pub fn by_index(ring: &Ring) -> io::Result<Self> {
         let mut update = sys::io_uring_rsrc_update { offset: u32::MAX, resv: 0, data: ring.fd() as u64 };
         // SAFETY: one live structure, as REGISTER_RING_FDS takes; the kernel writes the index into `offset`.
@@ -214,7 +215,7 @@ impl Handle {
         Ok(Self { fd: update.offset as i32, flags: sys::IORING_ENTER_REGISTERED_RING })
     }
 
-    /// io_uring_enter(2). Returns the number of entries consumed, or the errno.
+    /// io_uring_enter(2). Returns the number of consumed entries, or the errno.
     #[inline]
     pub fn enter(
         self,
@@ -227,11 +228,11 @@ impl Handle {
             Some(arg) => (std::ptr::from_ref(arg), size_of_val(arg), flags | sys::IORING_ENTER_EXT_ARG),
             None => (std::ptr::null(), 0, flags),
         };
-        // SAFETY: the argument is null or a live structure of this size; submitted entries name buffers that the
-        // load keeps alive until they are reaped.
+        // SAFETY: the argument is null or a live structure of this size; submitted entries refer to buffers that the
+        // load keeps until they are reaped.
         let done =
             unsafe { libc::syscall(libc::SYS_io_uring_enter, self.fd, submit, min, flags | self.flags, arg, bytes) };
-        // An errno is always set after -1.
+        // After -1, errno is always set.
         if done < 0 { Err(last_error().raw_os_error().unwrap_or(libc::EIO)) } else { Ok(done as u32) }
     }
 }

@@ -1,4 +1,4 @@
-//! Which thread is a ring's SQPOLL thread.
+//! Finds a ring's SQPOLL thread.
 
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use iotrail_host::pid_namespace::{self, Standing};
 use iotrail_host::procfs;
 
-/// How long a new SQPOLL thread is waited for.
+/// Maximum time to wait for a new SQPOLL thread.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The SQPOLL thread's number in /proc.
+/// The SQPOLL thread's ID in /proc.
 pub fn of(fd: RawFd) -> Option<i32> {
     match Standing::of_this_process() {
         Standing::Initial => by_ring(fd),
@@ -19,9 +19,9 @@ pub fn of(fd: RawFd) -> Option<i32> {
     }
 }
 
-/// Outside the initial PID namespace a ring's fdinfo has the thread's ID in the kernel's numbering, which /proc does not show
-/// there. This returns the next thread of this process with such a name that no other ring has. Rings created concurrently may swap their
-/// threads, which does not affect the sum.
+/// Outside the initial PID namespace, a ring's fdinfo contains the thread ID in the kernel's numbering, which /proc
+/// does not show there. This returns this process's next thread with a matching name that no other ring has. Threads of
+/// rings created concurrently may be swapped, which does not affect their sum.
 fn by_name() -> Option<i32> {
     static GIVEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
     let began = Instant::now();
@@ -43,9 +43,9 @@ fn by_name() -> Option<i32> {
     }
 }
 
-/// From the ring's fdinfo. The thread writes its ID there itself: until it runs, the field has the creator's ID.
+/// Reads the ring's fdinfo. The thread itself writes its ID there; until it runs, the field contains the creator's ID.
 fn by_ring(fd: RawFd) -> Option<i32> {
-    // SAFETY: gettid takes nothing and cannot fail.
+    // SAFETY: gettid takes no arguments and cannot fail.
     let maker = unsafe { libc::gettid() };
     let began = Instant::now();
     loop {

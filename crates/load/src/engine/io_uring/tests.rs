@@ -1,4 +1,4 @@
-//! The kernel's rules for the two halves, on real rings; without io_uring these tests fail.
+//! Tests the kernel's rules for both halves on real rings; fails without io_uring.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::engine::Op;
 const ENTRIES: u32 = 8;
 const ALL: u32 = 5 * ENTRIES + 3;
 
-/// No-ops on a ring with these flags and a small completion queue, as many as the kernel accepts before any is reaped, until
-/// all are complete. Returns their slots in order of completion, and whether the kernel reported an
-/// overflow.
+/// Submits as many no-ops as the kernel accepts before any is reaped, on a ring with these flags and a small completion
+/// queue, and waits until all have completed. Returns their slots in completion order, and whether the kernel reported
+/// an overflow.
 fn no_ops_beyond_the_queue(flags: &str, wait: Wait) -> (Vec<u32>, bool) {
     let setup = format!("cqsize={ENTRIES},{flags}").parse().unwrap();
     let config = Config { setup, sq_entries: ENTRIES, ..Config::default() };
-    // A no-op touches no memory.
+    // A no-op does not access memory.
     let memory = Memory { base: std::ptr::NonNull::dangling(), stride: 4096, block_bytes: 512, slots: 0 };
     let job = Job { memory, fd: None, batch: 1, commit: Commit::None };
     let entry = ReadWrite(Common::new(&config, &job));
@@ -29,7 +29,7 @@ fn no_ops_beyond_the_queue(flags: &str, wait: Wait) -> (Vec<u32>, bool) {
         while queued < ALL {
             match submitter.queue(&Io { op: Op::Nop, slot: queued, offset: 0 }) {
                 Queued::Queued => queued += 1,
-                // The kernel takes no more (EBUSY), or its thread has not yet.
+                // The kernel accepts no more requests (EBUSY), or its thread has not consumed them yet.
                 _ if submitter.pending() > 0 || overflown() => break,
                 _ => std::thread::yield_now(),
             }
@@ -45,7 +45,7 @@ fn no_ops_beyond_the_queue(flags: &str, wait: Wait) -> (Vec<u32>, bool) {
         reaper.clear();
         assert!(Instant::now() < deadline, "{flags} {wait:?}: {} of {queued} came back", found.len());
     }
-    // None comes twice.
+    // No completion is returned twice.
     reaper.get_events().unwrap();
     reaper.poll(0, wait, Some(deadline), &mut found).unwrap();
     assert!(!overflown(), "nothing is left that has overflown");
