@@ -1,4 +1,4 @@
-//! Compiles the BPF objects and generates their Rust skeletons, with the twins of their records, into OUT_DIR.
+//! Compiles the BPF objects into OUT_DIR and generates their Rust skeletons and the Rust counterparts of their records.
 
 use std::path::PathBuf;
 use std::{env, fs};

@@ -1,10 +1,11 @@
-//! Coverage of the intervals of a trace's estimates: streams of events by the millisecond, replayed through the windows and the estimators.
+//! Checks the interval coverage of a trace's estimates: replays event streams with 1 ms resolution through the windows
+//! and estimators.
 //!
 //! usage: estimates STREAM... [--seeds N] [--seconds N]
 //!
-//! A stream has one line per millisecond: its end in µs, and all completions, system calls other than io_uring_enter, system calls, items of
-//! task work, and completions of one ring until then.
-//! A gap's are spread over it. `benches/estimates.sh` records some.
+//! Each line of a stream is 1 ms: its end in µs, and the cumulative numbers of completions, system calls other than
+//! io_uring_enter, all system calls, task work items, and completions of one ring. The events of a longer gap are
+//! spread evenly over it. `benches/estimates.sh` records streams.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,13 +18,14 @@ use iotrail_stats::random::Random;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Time for which everything is counted before its cost is known.
+/// Initial phase in which everything is counted, before the probes' cost is known.
 const WHOLE_MS: usize = 400;
 
-/// A trace with the probes attached in windows: its duration, the time traced completely first, and a window per period.
+/// Schedule of a trace whose probes are attached in windows, in ms: its duration, the initial complete phase, one
+/// window, and the window period.
 const LIGHT_MS: [usize; 4] = [40_000, 10_000, 2_000, 40];
 
-/// Position of the counts by delivery path and by ring in a stream.
+/// Position in a stream of the counts by delivery path and by ring.
 const ITEMS: Sampled = Sampled::TaskWorkRuns;
 const OF_RING: Sampled = Sampled::Returns;
 
@@ -51,7 +53,7 @@ fn read(path: &str) -> Result<Stream, String> {
     if ms.len() < 2 * WHOLE_MS { Err(format!("{path} is too short")) } else { Ok(Stream { name, ms }) }
 }
 
-/// By the millisecond.
+/// Splits the sums of an interval into milliseconds.
 fn spread(of: Sums) -> Vec<Sums> {
     let parts = ((of.ns + 500_000) / 1_000_000).max(1);
     let part = |n: u64, i: u64| n * (i + 1) / parts - n * i / parts;
@@ -66,7 +68,7 @@ fn sum(ms: &[Sums]) -> Sums {
     })
 }
 
-/// The trace of a stream from a given position.
+/// Traces a stream from a random position.
 fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
     let began = Instant::now();
     let at = |ms: usize| stream.ms[(ms + seed as usize * 7919) % stream.ms.len()];
@@ -81,7 +83,7 @@ fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
         match pace.step(began + MS * ms as u32, runs, u64::MAX, false) {
             Some(Step::Open) => opened = Some(ms),
             Some(Step::Close) => events.window(sum(&all[opened.take().expect("it is open")..ms])),
-            // A quiet stream stays sampled here, so that all of it checks the estimators.
+            // A stream with few events stays sampled here, so that all of it checks the estimators.
             Some(Step::Stay) => {
                 events.window(sum(&all[opened.take().expect("it is open")..ms]));
                 pace.close(began + MS * ms as u32);
@@ -93,7 +95,7 @@ fn traced(stream: &Stream, seed: u64, seconds: usize) -> SampledEvents {
     events
 }
 
-/// The counts of a trace of a stream that continued in windows of all probes; the rings' own counters have all completions.
+/// Counts of a trace that continued with windows of all probes. The rings' own counters cover all completions.
 fn light(stream: &Stream, seed: u64) -> impl Fn(Sampled) -> Estimate {
     let [length, whole, period, open] = LIGHT_MS;
     let all: Vec<Sums> = (0..length).map(|ms| stream.ms[(ms + seed as usize * 7919) % stream.ms.len()]).collect();
@@ -114,10 +116,10 @@ fn light(stream: &Stream, seed: u64) -> impl Fn(Sampled) -> Estimate {
     }
 }
 
-/// A number of a trace, and its counting method.
+/// A traced number and its counting method.
 type Number = (&'static str, Sampled);
 
-/// An estimate of a stream's number, printed per `per`.
+/// An estimate, printed per `per`.
 struct Estimate {
     truth: f64,
     per: f64,
@@ -133,7 +135,7 @@ impl Estimate {
     }
 }
 
-/// The replays of one stream and one number.
+/// Replays of one stream for one number.
 #[derive(Default)]
 struct Tally {
     replays: u32,

@@ -1,4 +1,5 @@
-//! One thread's account as rows that sum to its wall time. They come from the thread's switches, and between windows from the kernel's counters.
+//! One thread's account: rows that sum to its wall time. The times come from the thread's context switches and, between
+//! windows, from the kernel's counters.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,12 @@ use iotrail_schema::runnable::HadCpu;
 /// include/linux/sched.h
 const PF_IO_WORKER: u32 = 0x10;
 
-/// `HOLDER_UNSEEN` of record.h.
+/// `HOLDER_UNSEEN` in record.h.
 const HOLDER_UNSEEN: u32 = u32::MAX;
-/// `KERNEL_BUSY_POLL` of record.h.
+/// `KERNEL_BUSY_POLL` in record.h.
 const KERNEL_BUSY_POLL: u32 = u32::MAX;
 
-/// Minimum number of ticks for printing user and system time by ticks.
+/// Minimum number of ticks for a split into user and system time by ticks.
 const TICKS: u64 = 25;
 const TICK_NS: u64 = 4_000_000;
 
@@ -28,7 +29,7 @@ type Call = (i32, u32);
 pub(crate) struct Sleep {
     pub key: types::sleep_key,
     pub sum: types::sleep_sum,
-    /// By stack; `None`: the stack was not sampled.
+    /// From the sampled stack; `None` if no stack was sampled.
     pub reason: Option<Reason>,
 }
 
@@ -46,13 +47,13 @@ impl Sleep {
 #[derive(Default)]
 pub(crate) struct ThreadEntries {
     pub sleeps: Vec<Sleep>,
-    /// The threads that had the CPU while it was runnable.
+    /// Threads that occupied the CPU while this thread was runnable.
     pub holders: Vec<(u32, types::holder)>,
-    /// Kernel time by system call, from ticks; and that of busy polling, measured.
+    /// Kernel time by system call, from ticks; for busy polling, measured.
     pub kernel_ns: BTreeMap<u32, u64>,
 }
 
-/// Maximum listed threads that had the CPU.
+/// Maximum number of listed CPU holders.
 const HOLDERS: usize = 8;
 
 fn holders(holders: &[(u32, types::holder)]) -> Vec<HadCpu> {
@@ -67,12 +68,12 @@ fn holders(holders: &[(u32, types::holder)]) -> Vec<HadCpu> {
     holders.into_iter().take(HOLDERS).map(had).collect()
 }
 
-/// The name of a call by its number, if the thread was in one.
+/// Name of a system call by number, if the thread was in a system call.
 pub(crate) fn call_name(nr: i32) -> Option<String> {
     u32::try_from(nr).ok().map(syscall_name)
 }
 
-/// `sampled`: between windows its switches were not observed; the kernel's counters give the total.
+/// `sampled`: switches were not observed between windows, so the kernel's counters give the total.
 pub(crate) fn thread(total: &types::thread_total, of: &ThreadEntries, sampled: bool) -> ThreadAccount {
     let comm = text(&total.comm);
     let role = match total.flags & PF_IO_WORKER {
@@ -124,7 +125,7 @@ pub(crate) fn thread(total: &types::thread_total, of: &ThreadEntries, sampled: b
     }
 }
 
-/// include/uapi/linux/sched.h; `None`: SCHED_NORMAL.
+/// Name of a SCHED_* policy (include/uapi/linux/sched.h); `None` for SCHED_NORMAL.
 fn policy(policy: u16) -> Option<String> {
     let name = match policy {
         0 => return None,
@@ -138,7 +139,7 @@ fn policy(policy: u16) -> Option<String> {
     Some(name.into())
 }
 
-/// `None`: 0, or a policy without it.
+/// `None` if the nice value is 0 or the policy has no nice value.
 fn nice(policy: u16, priority: u16) -> Option<i32> {
     Some(i32::from(priority) - 120).filter(|nice| matches!(policy, 0 | 3) && *nice != 0 && priority >= 100)
 }
@@ -161,12 +162,12 @@ fn row(state: ThreadState, reason: Option<Reason>, sum: &types::sleep_sum) -> Th
     ThreadRow { reason, longest_ns: Some(sum.longest_ns), count: Some(sum.count), ..plain(state, sum.ns) }
 }
 
-/// `part` of `whole` of `ns`.
+/// Scales `ns` by `part` / `whole`.
 fn share(ns: u64, part: u64, whole: u64) -> u64 {
     (u128::from(ns) * u128::from(part)).checked_div(whole.into()).unwrap_or(0) as u64
 }
 
-/// Divided by mode, and kernel time by system call, in proportion to the ticks if there are enough.
+/// Splits running time by mode, and kernel time by system call, in proportion to the ticks if there are enough.
 fn running_rows(ns: u64, user_ns: u64, system_ns: u64, by_call: &BTreeMap<u32, u64>) -> Vec<ThreadRow> {
     let polled = by_call.get(&KERNEL_BUSY_POLL).copied().unwrap_or(0).min(ns);
     let polling = ThreadRow {
@@ -195,7 +196,8 @@ fn running_rows(ns: u64, user_ns: u64, system_ns: u64, by_call: &BTreeMap<u32, u
     rows
 }
 
-/// Sleeps without a stack are divided in proportion to the sampled ones of their call. Without a sample, the call may imply the reason.
+/// Distributes sleeps without a stack in proportion to the sampled sleeps in the same call. Without samples, the call
+/// itself may imply the reason.
 fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
     let mut samples: BTreeMap<Call, BTreeMap<&Reason, u64>> = BTreeMap::new();
     for sleep in sleeps.iter().filter(|sleep| sleep.has(types::sleep_flag::SLEEP_SAMPLED)) {
@@ -203,7 +205,7 @@ fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
             *samples.entry(sleep.call()).or_default().entry(reason).or_default() += sleep.sum.ns.max(1);
         }
     }
-    // Each row with its time that is divided by samples.
+    // Each row, and its time that is distributed by samples.
     let mut rows: BTreeMap<(i32, Option<Reason>), (ThreadRow, u64)> = BTreeMap::new();
     let mut add = |key: &types::sleep_key, reason: Option<&Reason>, sum: types::sleep_sum, exact: bool| {
         let nr = key.nr;
@@ -248,7 +250,8 @@ fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
     rows.into_values().map(|(row, divided)| ThreadRow { exact: divided <= row.ns / 100, ..row }).collect()
 }
 
-/// The rows are a sample of this time and keep their proportions. Without rows, all of it is in this state.
+/// Scales the rows, which are a sample, to `ns` and keeps their proportions. Without rows, all of the time becomes one
+/// row in `state`.
 fn expand(rows: &mut Vec<ThreadRow>, ns: u64, state: ThreadState) {
     let seen: u64 = rows.iter().map(|row| row.ns).sum();
     if seen == 0 {
@@ -353,7 +356,7 @@ mod tests {
         assert_eq!((whole.iowait_ns, of_waits), (4500, 4000));
         let row = whole.rows.iter().find(|row| row.is_completion_wait()).unwrap();
         assert_eq!((row.ns, row.count), (4500, Some(45)), "waits in and outside of iowait are one row");
-        // Of 5000 that were seen of 7000 in all.
+        // 5000 of 7000 sleeps were sampled.
         let part = thread(&total(), &of(vec![sleep(ENTER, io, 4000, 40, None), sleep(ENTER, 0, 1000, 5, None)]), true);
         assert_eq!(part.iowait_ns, 5600);
     }

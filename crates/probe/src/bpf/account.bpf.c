@@ -1,8 +1,8 @@
-/* The ends of the accounted span, for threads that do not switch then. */
+/* Begins and ends the account of threads that do not switch at that time. */
 
 __u32 account_ends; /* action of the next walk over all threads */
 
-/* A thread that has not switched since the span began is added when the walk finds it. */
+/* Accounts a thread that has not switched since the span began, when the task walk finds it. */
 static __always_inline void account_taken_up(struct thread_account *account, struct task_struct *task, __u64 now)
 {
 	if (account->since || account->closed == account_span)
@@ -35,7 +35,9 @@ static __always_inline void account_left(struct thread_account *account, struct 
 	account_closes(account, task, now);
 }
 
-/* io_uring_enter polls the network devices of a ring with NAPI before it begins to wait. The first poll has ended: later ones add nothing. */
+/* io_uring_enter busy-polls the network devices of a NAPI ring before it sleeps. That time is counted from the end of the
+ * first poll; later polls change nothing.
+ */
 SEC("tp_btf/napi_poll")
 int BPF_PROG(account_napi_poll, void *napi, int work, int budget)
 {

@@ -1,7 +1,7 @@
-/* The account of each traced thread: times of running, waiting for a CPU, and sleeping by place. The wait for a CPU
- * begins at the wake-up. The kernel's own counter of that wait (run_delay) grows when the thread has its CPU again, so a time off the CPU is
- * divided when the thread leaves the CPU the next time. The counter alone would be too small: a wake-up that preempts leaves the run queue's
- * clock as it is for the switch (rq_clock_skip_update), and a short wait then counts as 0.
+/* Accounts each traced thread's time: running, waiting for a CPU, and sleeping by place. The wait for a CPU begins at the
+ * wake-up. The kernel adds that wait to its own counter (run_delay) only when the thread gets a CPU again, so off-CPU time
+ * is split at the thread's next switch-out. The counter alone would be too small: a preempting wake-up skips the run queue's
+ * clock update (rq_clock_skip_update), so a short wait counts as 0.
  */
 #ifndef IOTRAIL_ACCOUNT_H
 #define IOTRAIL_ACCOUNT_H
@@ -9,9 +9,9 @@
 #include "state.h"
 #include "callsite.h"
 
-/* 113 ns per switch with stacks of sleeps of 100 µs or more, read on the way in; with all stacks 650 ns. */
+/* Cost per switch: 113 ns if only sleeps of at least 100 µs have their stack read (at switch-in), 650 ns for all sleeps. */
 #define LONG_SLEEP_NS 100000
-/* A thread's shorter sleeps with a stack: the first ones, and then 1 in 64 at random. */
+/* Shorter sleeps with a stack, per thread: the first FIRST_SAMPLES, then 1 in 64 at random. */
 #define FIRST_SAMPLES 8
 #define SAMPLE_MASK 63
 
@@ -74,7 +74,7 @@ struct {
 	__type(value, __u64);
 } kernel_times SEC(".maps");
 
-/* Its kernel stack's hash; 0: the stack cannot be read. */
+/* Hash of the sleeping task's kernel stack; 0 if the stack cannot be read. */
 static __noinline __u64 stack_of_sleep(struct task_struct *task)
 {
 	__u32 only = 0;
@@ -83,7 +83,7 @@ static __noinline __u64 stack_of_sleep(struct task_struct *task)
 
 	if (!stack)
 		return 0;
-	/* Not after the call: for a loop with a branch on its length the verifier walks through each length. */
+	/* Cleared before the call, not after it: the verifier would walk a loop that depends on the returned length once per length. */
 	__builtin_memset(stack->frames, 0, sizeof(stack->frames));
 	if (bpf_get_task_stack(task, stack->frames, sizeof(stack->frames), 0) <= 0)
 		return 0;
@@ -116,7 +116,7 @@ static __noinline int sleeps_put_away(struct thread_account *account)
 		if (account->sum.longest_ns > known->longest_ns)
 			known->longest_ns = account->sum.longest_ns;
 	} else {
-		/* Without memory the thread's time is unknown. */
+		/* If the map is full, the time is unaccounted. */
 		bpf_map_update_elem(&sleeps, &account->last, &account->sum, BPF_NOEXIST);
 	}
 	__builtin_memset(&account->sum, 0, sizeof(account->sum));
@@ -155,7 +155,7 @@ static __noinline int holder_put_away(struct thread_account *account)
 	return 0;
 }
 
-/* The thread takes over the CPU from `prev`. */
+/* The thread gets the CPU after `prev`. */
 static __always_inline void follows(struct thread_account *account, struct task_struct *prev)
 {
 	if (account->holder_tid == (__u32)prev->pid)
@@ -165,7 +165,7 @@ static __always_inline void follows(struct thread_account *account, struct task_
 	bpf_probe_read_kernel(account->holder.comm, sizeof(account->holder.comm), prev->comm);
 }
 
-/* Accounts the time off the CPU before the present run; the kernel has now counted its part that was a wait for the CPU. */
+/* Accounts the off-CPU time before the current run. By now the kernel has added its runnable part to run_delay. */
 static __always_inline void settle(struct thread_account *account, struct task_struct *task)
 {
 	__u64 off = account->off_ns;
@@ -198,10 +198,10 @@ static __always_inline void read_counters(struct thread_counters *counters, stru
 #define FUTEX_LOCK_PI 6
 #define FUTEX_WAIT_BITSET 9
 #define FUTEX_LOCK_PI2 13
-/* A lock word that is held and waited for: glibc (lowlevellock.h) and Rust's standard library (sys/sync/mutex/futex.rs). */
+/* Futex value of a contended lock in glibc (lowlevellock.h) and in Rust's standard library (sys/sync/mutex/futex.rs). */
 #define LOCK_CONTENDED 2
 
-/* The task is in futex(2). */
+/* Whether the task, which is in futex(2), waits for a lock. */
 static __always_inline bool waits_for_lock(struct task_struct *task)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
@@ -232,7 +232,7 @@ static __always_inline void sleep_begins(struct thread_account *account, struct 
 	account->slept_in = account->sleep.nr;
 }
 
-/* The thread is accounted from now, or from its start if that is in the span. */
+/* Starts a thread's account now, or at its creation if that is within the span. */
 static __noinline int account_opens(struct thread_account *account, struct task_struct *task, __u64 now)
 {
 	__u64 started = task->start_time;
@@ -264,7 +264,7 @@ static __noinline int account_opens(struct thread_account *account, struct task_
 	return 0;
 }
 
-/* Ends the present state at this time. The first caller on any CPU gets its duration, and no other. */
+/* Ends the current state at `now`. Only the first caller on any CPU gets its duration; other callers get 0. */
 static __always_inline __u64 account_turns(struct thread_account *account, __u64 now)
 {
 	__u64 since = __sync_lock_test_and_set(&account->since, now);
@@ -272,7 +272,7 @@ static __always_inline __u64 account_turns(struct thread_account *account, __u64
 	return now > since && since ? now - since : 0;
 }
 
-/* `now` 0: the switches of the thread are not observed at present. */
+/* `now` 0: the thread's switches are currently not observed. */
 static __noinline int account_closes(struct thread_account *account, struct task_struct *task, __u64 now)
 {
 	account->closed = account_span;
@@ -303,7 +303,7 @@ static __always_inline struct thread_account *account_of(struct task_struct *tas
 	return account;
 }
 
-/* The end of a time off the CPU. */
+/* Ends an off-CPU time. */
 __noinline int off_ends(struct thread_account *account, __u64 ns, __u64 ready)
 {
 	if (!account)
@@ -335,7 +335,7 @@ static __always_inline bool is_throttled(struct task_struct *task)
 	return queue && bpf_core_field_exists(queue->throttle_count) && queue->throttle_count;
 }
 
-/* The end of the current thread's NAPI busy polling. */
+/* Ends the current thread's NAPI busy polling. */
 static __noinline int busy_poll_ends(struct task_struct *task)
 {
 	struct cpu_slot *slot = this_slot();
@@ -350,7 +350,7 @@ static __noinline int busy_poll_ends(struct task_struct *task)
 	return 0;
 }
 
-/* The thread leaves the CPU. */
+/* The thread is switched out. */
 static __noinline int account_out(struct task_struct *task, bool runnable, unsigned int state, __u64 now, struct cpu_slot *slot)
 {
 	struct thread_account *account = account_of(task, now);
@@ -359,7 +359,9 @@ static __noinline int account_out(struct task_struct *task, bool runnable, unsig
 		return 0;
 	__u64 ns = account_turns(account, now);
 	if (account->doing != THREAD_RUNNING) {
-		/* The switch to it was missed, for example from a thread for which no BPF program runs. The scheduler's counter has its running time. */
+		/* Its switch-in was missed, for example because no BPF program ran for the previous thread. Use the
+		 * scheduler's running time.
+		 */
 		__u64 ran = task->se.sum_exec_runtime - account->ran_ns;
 		if (ran > ns)
 			ran = ns;
@@ -390,7 +392,7 @@ static __noinline int account_out(struct task_struct *task, bool runnable, unsig
 	return 0;
 }
 
-/* The thread comes onto the CPU. */
+/* The thread is switched in. */
 static __noinline int account_in(struct task_struct *task, struct task_struct *prev, __u64 now, struct cpu_slot *slot)
 {
 	struct thread_account *account = account_of(task, now);
@@ -401,7 +403,7 @@ static __noinline int account_in(struct task_struct *task, struct task_struct *p
 	slot->stime_tid = task->pid;
 	slot->stime = account->stime;
 	follows(account, prev);
-	/* A thread that already runs was switched in unobserved. */
+	/* If it already runs, an earlier switch-in was unobserved. */
 	if (account->doing != THREAD_RUNNING) {
 		__u64 ready = now - account->woken_ns;
 		off_ends(account, ns, ready < ns ? ready : 0);

@@ -1,4 +1,4 @@
-/* A program's own use of native aio: contexts, submissions, results. */
+/* A program's native aio calls: contexts, submissions and reaped results. */
 #include "aio_requests.h"
 
 struct context_search {
@@ -17,8 +17,8 @@ static int context_is(__u32 i, struct context_search *search)
 	return 1;
 }
 
-/* The context that the program names, by the kernel's own lookup (lookup_ioctx): its event ring starts with its index in the
- * process's table. Before its first use the ring is not mapped yet: the table is searched.
+/* Finds the kioctx of a context ID the way the kernel does (lookup_ioctx): the context's event ring starts with its index in
+ * the process's table. Before the first use the ring is not mapped, so the table is searched.
  */
 static __always_inline struct kioctx *context_named(__u64 user_id)
 {
@@ -48,13 +48,13 @@ __noinline int number_context(__u64 address, bool found)
 	return number_new(address, &info, !found);
 }
 
-/* Stores the context of the current thread's call in the slot, which caches the last one. */
+/* Stores the context of the current thread's call in the slot, which caches the last context. */
 __noinline int context_called(__u64 user_id)
 {
 	struct cpu_slot *slot = this_slot();
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 
-	/* A context's address may be reused, but only after a new context was created. */
+	/* A context's address can only be reused after another context was created. */
 	if (slot->aio_user_id == user_id && slot->aio_tgid == tgid && slot->aio_epoch == rings_made)
 		return 1;
 	struct kioctx *ctx = context_named(user_id);
@@ -78,7 +78,7 @@ static __always_inline __u32 tail_of(struct cpu_slot *slot)
 	return BPF_CORE_READ(ctx, tail);
 }
 
-/* One call of a context. */
+/* State of one call on a context. */
 struct aio_call {
 	__u64 at;    /* the user's array in its arguments */
 	__u64 time_ns;
@@ -101,7 +101,7 @@ static __always_inline bool block_at(const struct aio_call *call, __u32 i, __u64
 	return !bpf_probe_read_user(block, sizeof(*block), (void *)(call->at + (__u64)i * sizeof(*block)));
 }
 
-/* The ring's header is as large as an event. */
+/* Events are as large as the ring's header, which precedes them. */
 static __always_inline void *event_at(const struct aio_call *call, __u32 at)
 {
 	return (void *)(call->user_id + (1 + (__u64)(at < call->entries ? at : at - call->entries)) * sizeof(struct io_event));
@@ -117,7 +117,7 @@ static int aio_seek(__u32 i, struct aio_call *call)
 	return 0;
 }
 
-/* Events of this control block that are not reaped. */
+/* Number of unreaped events of this control block in the ring. */
 static __noinline int aio_lie(struct aio_call *call, __u64 block)
 {
 	struct {
@@ -139,7 +139,7 @@ static __noinline int aio_lie(struct aio_call *call, __u64 block)
 static int aio_submit(__u32 i, struct aio_call *call)
 {
 	__u64 block;
-	/* As little as needed: the stack is small. */
+	/* Kept minimal for the BPF stack. */
 	struct {
 		__u16 aio_lio_opcode;
 		__s16 aio_reqprio;
@@ -153,7 +153,7 @@ static int aio_submit(__u32 i, struct aio_call *call)
 		return 1;
 	struct aio_key key = { .block = block, .ring = call->ring };
 	struct aio_request *before = bpf_map_lookup_elem(&aio_requests, &key);
-	/* A completed one whose event is no longer in the ring was reaped unobserved. */
+	/* If the previous request has completed and its event is no longer in the ring, its reap was unobserved. */
 	if (before && before->ended > before->more && !aio_lie(call, block))
 		before = 0;
 	bool plain = iocb.aio_lio_opcode == IOCB_CMD_PREAD || iocb.aio_lio_opcode == IOCB_CMD_PWRITE;
@@ -191,15 +191,15 @@ static __always_inline int aio_submission(__u64 user_id, __u64 nr, __u64 at, boo
 	return 0;
 }
 
-/* Attached to the tracepoint of a single system call: other calls do not run it. */
+/* Attached to the tracepoint of this one system call, so that other calls do not pay for it. */
 SEC("tp/syscalls/sys_enter_io_submit")
 int aio_submits(struct trace_event_raw_sys_enter *args)
 {
 	return aio_submission(args->args[0], args->args[1], args->args[2], false);
 }
 
-/* Without that tracepoint: no tracefs, or calls of the 32-bit table (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS).
- * Every system call runs this program.
+/* Fallback without that tracepoint: no tracefs, or calls in the 32-bit table (ARCH_TRACE_IGNORE_COMPAT_SYSCALLS). It runs
+ * for every system call.
  */
 static __always_inline int aio_submits_entered_(struct pt_regs *regs, long id)
 {
@@ -222,7 +222,7 @@ int BPF_PROG(aio_submits_entered, struct pt_regs *regs, long id)
 	return UNDISTURBED(aio_submits_entered_(regs, id));
 }
 
-/* Control blocks that the kernel refused are not requests. */
+/* Drops control blocks that the kernel rejected: they are not requests. */
 static int aio_refuse(__u32 i, struct aio_call *call)
 {
 	struct aio_key key = { .ring = call->ring };
@@ -252,9 +252,7 @@ static int aio_refuse(__u32 i, struct aio_call *call)
 	return 0;
 }
 
-/* A completion that is in the context's ring before its submission returns, without an observed end of direct I/O, was
- * posted inline.
- */
+/* A completion that is in the context's ring before io_submit returns, without an observed end of direct I/O, was posted inline. */
 static int aio_look(__u32 i, struct aio_call *call)
 {
 	struct aio_key key = { .ring = call->ring };
@@ -266,7 +264,7 @@ static int aio_look(__u32 i, struct aio_call *call)
 	struct aio_request *request = bpf_map_lookup_elem(&aio_requests, &key);
 	if (!request || request->ended > request->more || request->submitted_ns != call->time_ns || request->tid != call->tid)
 		return 0;
-	/* With several it may belong to another one. */
+	/* If several requests share the control block, the event may belong to another one. */
 	if (request->several && aio_lie(call, event.obj) <= (int)request->ended)
 		return 0;
 	request->ended_ns = bpf_ktime_get_ns();
@@ -295,7 +293,7 @@ static __always_inline bool aio_calls(long nr)
 	return nr == NR_io_submit || nr == NR_io_getevents || nr == NR_io_pgetevents || nr == NR_io_setup;
 }
 
-/* At the exit of one of these calls. */
+/* Called at the exit of one of the aio system calls. */
 static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool narrow)
 {
 	struct cpu_slot *slot = this_slot();
@@ -314,7 +312,7 @@ static __noinline int aio_returned(struct pt_regs *regs, long nr, long ret, bool
 			number_context((__u64)ctx, false);
 		return 0;
 	}
-	/* A call instead of an inlined body: its stack is free for later calls. */
+	/* A call, not inlined: its stack is free again for later calls. */
 	seen_here();
 	__u32 tail = slot->aio_tail;
 	slot->aio_tail = 0;

@@ -1,4 +1,4 @@
-/* The ends of native aio's direct I/O. */
+/* Ends of native aio's direct I/O. */
 #include "aio_requests.h"
 
 static __always_inline struct kioctx *context_at(struct kioctx_table *table, __u32 id)
@@ -11,7 +11,7 @@ static __always_inline struct kioctx *context_at(struct kioctx_table *table, __u
 	return ctx;
 }
 
-/* The context belongs to the traced process if that process's table of contexts contains it. */
+/* A context belongs to the traced process if the process's context table contains it. */
 static __always_inline bool in_watched_mm(struct kioctx *ctx)
 {
 	__u32 id = BPF_CORE_READ(ctx, id);
@@ -36,7 +36,7 @@ static __always_inline struct kioctx *context_of_kiocb(struct kiocb *iocb)
 	return BPF_CORE_READ(aio_of_kiocb(iocb), ki_ctx);
 }
 
-/* A kiocb of native aio, by its callback. */
+/* Whether the kiocb belongs to native aio of the traced process; its callback identifies native aio. */
 static __noinline int aio_is_watched(struct kiocb *iocb)
 {
 	struct kioctx *ctx = iocb ? context_of_kiocb(iocb) : 0;
@@ -50,7 +50,7 @@ static __noinline int aio_is_watched(struct kiocb *iocb)
 	return in_watched_mm(ctx);
 }
 
-/* The delivery path is known when the result is reaped, even if the submission was before the trace. */
+/* Records the delivery path, which is known when the result is reaped even if the request was submitted before the trace. */
 static __always_inline void aio_end_seen(__u64 block, __u32 ring, struct cpu_slot *slot)
 {
 	struct aio_key key = { .block = block, .ring = ring };
@@ -66,7 +66,7 @@ static __always_inline void aio_end_seen(__u64 block, __u32 ring, struct cpu_slo
 		slot->losses[LOSS_CALL]++;
 }
 
-/* The end of I/O that may be native aio of a traced process. */
+/* I/O ended that may be native aio of a traced process. */
 __noinline int aio_ended(__u64 address)
 {
 	struct kiocb *iocb = (struct kiocb *)address;
@@ -99,7 +99,7 @@ __noinline int aio_ended(__u64 address)
 		key.carrier = BY_IRQ;
 		break;
 	case WAKER_OTHER:
-		/* Completed in a thread: the submitter in its own system call, a kernel worker, or unknown. */
+		/* Completed in thread context: by the submitter in its own system call, a kworker, or an unknown thread. */
 		key.carrier = task->flags & PF_WQ_WORKER ? BY_KWORKER : watched(task) ? BY_SUBMITTER : BY_OTHER;
 		key.waker_cpu = 0;
 		break;
@@ -110,7 +110,7 @@ __noinline int aio_ended(__u64 address)
 	return 0;
 }
 
-/* File systems on iomap (ext4, xfs, btrfs …); the tracepoint exists since 6.6. */
+/* For file systems on iomap (ext4, xfs, btrfs …); the tracepoint exists since 6.6. */
 SEC("tp_btf/iomap_dio_complete")
 int BPF_PROG(aio_iomap_complete, struct kiocb *iocb)
 {
@@ -134,7 +134,7 @@ static long aio_bio_ends(__u32 i, struct bios *bios)
 	return 0;
 }
 
-/* Block devices opened directly: one bio per I/O, or several that count down a reference. */
+/* For block devices opened directly: one bio per I/O, or several that share a reference count. */
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(aio_block_complete, struct request *rq)
 {

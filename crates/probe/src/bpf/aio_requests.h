@@ -1,8 +1,8 @@
-/* Native aio has no tracepoint of its own. Its direct I/O ends in the file system's (iomap) or the block device's end
- * function, which calls back through the kiocb: a kiocb whose callback is aio's is one completion of native aio.
+/* Requests of native aio, which has no tracepoint of its own. The end function of its direct I/O, in the file system (iomap)
+ * or the block device, calls back through the kiocb. So each call of aio's own kiocb callback is one completion.
  *
- * If requests are traced, the program's own calls show the rest: its submissions at the entry of io_submit, before
- * another thread could have the result; its reaped results at the exit of io_getevents.
+ * If requests are traced, system calls supply the rest: submissions at the entry of io_submit, before another thread could
+ * reap the result, and reaped results at the exit of io_getevents.
  */
 #ifndef IOTRAIL_AIO_REQUESTS_H
 #define IOTRAIL_AIO_REQUESTS_H
@@ -25,8 +25,8 @@ const volatile struct reaped reaped_layout = {}; /* as trail_layout */
 
 const volatile struct ring_count no_uses = {};
 
-/* Counted in the maps directly: a library function can be interrupted by other threads of its CPU, which count in the slot.
- * Sums on the stack would exceed the space left for calls at this depth (512 bytes before 6.13).
+/* Counts in the maps directly: other threads of this CPU can interrupt a library function (uprobe), and they use the slot.
+ * Sums on the stack would not fit at this call depth (512 bytes before 6.13).
  */
 static __always_inline struct ring_count *ring_entry(__u32 ring)
 {
@@ -49,7 +49,7 @@ static __always_inline struct ring_count *ring_sum(__u32 ring)
 	return sum;
 }
 
-/* A further request of an open control block. */
+/* Adds another request to a control block that is already in use. */
 static __noinline int aio_joins(struct aio_request *open, struct aio_request *request)
 {
 	if (!open->several) {
@@ -69,7 +69,7 @@ static __noinline int aio_joins(struct aio_request *open, struct aio_request *re
 	return 0;
 }
 
-/* Counts a submitted request and keeps it until its result is reaped. `open`: another request of its control block is pending. */
+/* Counts a submitted request and keeps it until its result is reaped. `open`: another request of the same control block is pending. */
 static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request *request, struct aio_request *open)
 {
 	struct cpu_slot *slot = this_slot();
@@ -83,7 +83,7 @@ static __noinline int aio_submitted(__u64 block, __u32 ring, struct aio_request 
 	request->weight = chosen(slot, request->later);
 	if (open)
 		return aio_joins(open, request);
-	/* An existing entry was reaped unobserved. */
+	/* An existing entry means that its reap was unobserved. */
 	struct aio_request *before = bpf_map_lookup_elem(&aio_requests, &key);
 	if (before && before->weight)
 		__sync_fetch_and_add(&slot->unreaped, 1);
@@ -108,10 +108,10 @@ __noinline int aio_result_counted(__u32 ring, __u32 opcode, __s64 result, bool i
 	return 0;
 }
 
-/* Stamps of a traced request. */
+/* Sends the timestamps of a traced request. */
 static __noinline int aio_told(struct aio_request *request, __u32 ring, __u32 opcode, __s64 result)
 {
-	/* Written to the map directly: calls at this depth have no more stack. */
+	/* Written directly to the ring buffer: no stack is left at this call depth. */
 	struct reaped *reaped = request ? bpf_ringbuf_reserve(&trails_out, sizeof(*reaped), 0) : 0;
 
 	if (!reaped) {
@@ -135,7 +135,7 @@ static __noinline int aio_told(struct aio_request *request, __u32 ring, __u32 op
 	return 0;
 }
 
-/* The program has reaped a result. */
+/* The program reaped a result. */
 __noinline int aio_reaped(__u64 block, __u32 ring, __s64 result)
 {
 	struct aio_key key = { .block = block, .ring = ring };

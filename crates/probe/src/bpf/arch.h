@@ -46,10 +46,10 @@ struct stack_room {
 	__u32 found, probes;
 };
 
-/* Bits of an address in user mode; arm64 may sign return addresses in the others. */
+/* Address bits in user mode; arm64 may put a signature (PAC) in the others. */
 #define ADDRESS ((1ull << 48) - 1)
 
-/* Owner of a line. */
+/* Kind of an interrupt line. */
 enum line_kind {
 	LINE_OF_DEVICE = 1,
 	LINE_OF_TIMER,
@@ -58,11 +58,11 @@ enum line_kind {
 	LINE_OF_PMU, /* the sampling interrupt; may be an NMI, nested in any other */
 };
 
-/* Kernel data for the interrupts that share an entry; 0: unknown. */
+/* Address of the kernel's irq registers, for interrupts that share an entry; 0: unknown. */
 const volatile __u64 irq_regs_address = 0;
 const volatile __u64 per_cpu_offsets_address = 0;
 
-/* Kernel functions whose names path/entry has for this architecture: all 0 if symbols are hidden. */
+/* Extents of the kernel functions that path/entry names for this architecture; all 0 if symbols are hidden. */
 const volatile struct function_extent entry_functions[ENTRY_FUNCTIONS_MAX] = {};
 
 static __always_inline bool in_function(__u64 return_address, int which)

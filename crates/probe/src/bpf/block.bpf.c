@@ -1,5 +1,5 @@
-/* The block I/O of traced requests: its bios are those queued while the request is submitted, or while an io-wq worker
- * works on it; they are tracked by address from issue to completion.
+/* Block I/O of traced requests: the bios queued while a request is submitted or while an io-wq worker executes it. They are
+ * tracked by address from issue to completion.
  */
 
 __u32 bios_followed; /* bios in flight: no lookup while there are none */
@@ -11,7 +11,7 @@ static __always_inline struct bio_bucket *bios_near(__u64 bio)
 	return bpf_map_lookup_elem(&bios, &b);
 }
 
-/* The trail of a bio; `end` removes it from the table. */
+/* Trail of a bio; `end` removes it from the table. */
 static __always_inline struct trail *trail_of_bio(__u64 bio, bool end)
 {
 	struct bio_bucket *bucket = bios_near(bio);
@@ -32,7 +32,7 @@ static __always_inline struct trail *trail_of_bio(__u64 bio, bool end)
 	return 0;
 }
 
-/* The io_uring request behind direct I/O: its kiocb is the first member. 0: none, or unknown. */
+/* The io_uring request of direct I/O, whose kiocb is the request's first member; 0: none or unknown. */
 static __noinline __u64 request_of_bio(struct bio *bio)
 {
 	struct task_struct *waiter;
@@ -42,8 +42,8 @@ static __noinline __u64 request_of_bio(struct bio *bio)
 	return callback && (callback == io_complete_address || callback == io_complete_polled_address) ? (__u64)iocb : 0;
 }
 
-/* The traced request that the current thread submits or, in a worker, works on. Linked requests are all announced before
- * the first is issued, and the others are issued later: only their direct I/O shows which of them is current.
+/* The traced request that the current thread is submitting or, in a worker, executing. All linked requests are announced
+ * before the first is issued, and the rest are issued later: only their direct I/O identifies the current one.
  */
 static __always_inline struct trail *at_work(struct cpu_slot *slot, __u32 *index)
 {
@@ -61,7 +61,7 @@ static __always_inline struct trail *at_work(struct cpu_slot *slot, __u32 *index
 	struct trail *trail = trail_at(*index);
 	if (!trail || trail->tid != (__u32)task->pid)
 		return 0;
-	/* Its submission may be over, and this may be the thread's own I/O. */
+	/* Its submission may be over, so that this is the thread's own I/O. */
 	return slot->current == CURRENT_HELPER || enter_batch(task) ? trail : 0;
 }
 
@@ -74,13 +74,13 @@ static __always_inline int block_queued_(struct bio *bio)
 	slot->costly++;
 	if (!counting || !followed_now)
 		return 0;
-	/* A kernel thread queues bios that a cgroup limit has held back. */
+	/* A kernel thread queues bios that a cgroup limit throttled. */
 	bool held = slot->current == CURRENT_UNSEEN;
 	if (held && !(bpf_get_current_task_btf()->flags & PF_WQ_WORKER))
 		return 0;
 	__u64 request = request_of_bio(bio);
 	struct trail *trail = request ? trail_of(request, &index) : held ? 0 : at_work(slot, &index);
-	/* If it was submitted before the trace, some of its bios may have been missed. */
+	/* If the request was submitted before the trace, some of its bios may have been missed. */
 	if (!trail || trail->submitted_ns < costly_since)
 		return 0;
 	if (!trail->bio_ns) {
@@ -95,7 +95,7 @@ static __always_inline int block_queued_(struct bio *bio)
 		return 0;
 	for (int i = 0; i < WAYS; i++) {
 		if (bucket->tags[i] == address) {
-			/* Its end was missed; the address belongs to this bio now. */
+			/* The previous bio's end was missed; the address now belongs to this one. */
 			bucket->trails[i] = index;
 			bucket->serials[i] = trail->serial;
 			return 0;
@@ -118,7 +118,7 @@ int BPF_PROG(block_queued, struct bio *bio)
 	return UNDISTURBED(block_queued_(bio));
 }
 
-/* It was split: the time at which all parts are ready is unknown. */
+/* The bio was split: the time when all parts are ready is unknown. */
 static __always_inline int block_was_split_(struct bio *bio)
 {
 	struct trail *trail = bios_followed ? trail_of_bio(address_of(bio, this_slot()), false) : 0;
@@ -134,7 +134,7 @@ int BPF_PROG(block_was_split, struct bio *bio)
 	return UNDISTURBED(block_was_split_(bio));
 }
 
-/* The native aio request behind direct I/O. */
+/* The native aio request of direct I/O. */
 static __noinline struct aio_request *aio_of_bio(struct bio *bio)
 {
 	struct task_struct *waiter;
@@ -251,9 +251,9 @@ int BPF_PROG(block_completed, struct request *rq)
 	return UNDISTURBED(block_completed_(rq));
 }
 
-/* The end of direct I/O that a worker of the file system finishes (writes on ext4 and xfs). A read or write of io_uring's has
- * its kiocb first in its command, which is first in the request: they have one address. Direct I/O that ends elsewhere, in
- * the interrupt or in task work, has no worker to wait for.
+/* The end of direct I/O that a file system's worker finishes (writes on ext4 and xfs). The kiocb of an io_uring read or
+ * write is the first member of its command, which is the first member of the request: all have one address. Direct I/O that
+ * ends in the interrupt or in task work has no worker.
  */
 static __always_inline int direct_io_ended(struct kiocb *iocb)
 {
@@ -268,7 +268,7 @@ static __always_inline int direct_io_ended(struct kiocb *iocb)
 		return 0;
 	trail->ended_ns = bpf_ktime_get_ns();
 	trail->ended_cpu = bpf_get_smp_processor_id();
-	/* Task work is added only now. */
+	/* Task work is added only later. */
 	trail->meanwhile = MEANWHILE_UNSEEN;
 	look_at_submitter(trail);
 	return 0;

@@ -1,16 +1,16 @@
-/* Provided buffers: how many buffers of a group the kernel has, and the order in which it consumes them. */
+/* Provided buffers: how many buffers of a group the kernel has, and in which order it consumes them. */
 #ifndef IOTRAIL_BUFFERS_H
 #define IOTRAIL_BUFFERS_H
 
 #include "request.h"
 
-/* A request that consumes a buffer of a group when it has data. */
+/* A request that consumes a buffer when it has data. */
 struct taker {
 	__u32 group;
 	__s32 fd;
 };
 
-/* From their submission to their last completion, by address. */
+/* Such requests by address, from submission to last completion. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -34,7 +34,7 @@ struct disarmed_key {
 	__s32 fd;
 };
 
-/* Requests that ended with ENOBUFS: the time, until the program submits another request for the same file. */
+/* Requests that failed with ENOBUFS: the time, until the program submits another request for the same file. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -74,7 +74,7 @@ static __noinline int takes_from_group(struct io_kiocb *req, __u32 ring)
 	return 0;
 }
 
-/* lib/xarray.c: an entry whose two low bits are 2 is a node, which has 64 slots. 16 bits have three levels. */
+/* lib/xarray.c: an entry whose two low bits are 2 is a node with 64 slots. A 16-bit index needs three levels. */
 #define XA_LEVELS 3
 
 static __always_inline struct io_buffer_list *list_of(struct io_ring_ctx *ring, __u32 group)
@@ -83,7 +83,7 @@ static __always_inline struct io_buffer_list *list_of(struct io_ring_ctx *ring, 
 	struct io_buffer_list *list;
 	__u64 entry;
 
-	/* Before 6.10 small groups have an array, and the entries of a buffer ring no mapping of their own. */
+	/* Before 6.10, small groups have an array, and a buffer ring's entries have no mapping of their own. */
 	if (!bpf_core_field_exists(ring->io_bl_xa) || bpf_core_field_exists(before->io_bl))
 		return 0;
 	entry = (__u64)BPF_CORE_READ(ring, io_bl_xa.xa_head);
@@ -97,7 +97,7 @@ static __always_inline struct io_buffer_list *list_of(struct io_ring_ctx *ring, 
 	return entry && !(entry & 3) && BPF_CORE_READ(list, bgid) == group ? list : 0;
 }
 
-/* Of a buffer ring; 0: it is none. */
+/* Number of entries of a buffer ring; 0 if the list is not a ring. */
 static __always_inline __u32 entries_of(struct io_buffer_list *list)
 {
 	if (bpf_core_field_exists(list->nr_entries))
@@ -105,10 +105,10 @@ static __always_inline __u32 entries_of(struct io_buffer_list *list)
 	return BPF_CORE_READ(list, flags) & IOBL_BUF_RING ? BPF_CORE_READ(list, mask) + 1 : 0;
 }
 
-/* So many that were taken since the last look are read. */
+/* Maximum number of buffers read that were consumed since the last check. */
 #define TAKEN_MAX 16
 
-/* Positions in the buffer ring that the kernel consumed before that of a completion, until their own completions. */
+/* Buffer ring positions consumed before an observed completion's position; kept until their own completions. */
 struct place_key {
 	__u32 ring;
 	__u16 group;
@@ -123,7 +123,7 @@ struct {
 	__type(value, __u32);
 } places SEC(".maps");
 
-/* The position in the buffer ring of the buffer that the completion names. `more`: the kernel keeps the rest of the buffer. */
+/* Checks the buffer ring position of the completion's buffer. `more`: the kernel keeps the rest of the buffer. */
 static __always_inline void look_at_order(struct buffer_count *count, struct place_key *key, __u64 entries, __u32 taken,
 					  __s32 result, bool incremental, bool more)
 {
@@ -141,7 +141,7 @@ static __always_inline void look_at_order(struct buffer_count *count, struct pla
 			position = place;
 			own = entry;
 		} else {
-			/* The program may overwrite the entry when it returns a buffer. */
+			/* The program may overwrite the ring entry when it returns a buffer. */
 			key->bid = entry.bid;
 			bpf_map_update_elem(&places, key, &place, BPF_ANY);
 		}
@@ -162,7 +162,7 @@ static __always_inline void look_at_order(struct buffer_count *count, struct pla
 	else
 		count->position = position;
 	if (incremental && result > 0) {
-		/* The kernel advances the address of a partly used buffer. */
+		/* The kernel advances the address of a partly consumed buffer. */
 		__u64 begin = more ? own.addr - result : own.addr;
 		if (count->placed && position == count->used && begin < count->used_to)
 			count->repeated++;
@@ -203,7 +203,7 @@ __noinline int buffer_taken(__u64 ring, __u32 number, __u64 request, __s32 resul
 		if (count->entries == entries && (__u16)(head - count->head) <= entries) {
 			took = (__u16)(head - count->head);
 		} else {
-			/* The first check. A buffer ring registered since then starts at 0. */
+			/* First check of this group. A buffer ring registered since then starts at 0. */
 			struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
 			if (count->entries || (info && !info->found))
 				took = head;
@@ -221,7 +221,7 @@ __noinline int buffer_taken(__u64 ring, __u32 number, __u64 request, __s32 resul
 	__sync_fetch_and_add(&count->taken, took);
 	__u32 before = left + took;
 	if (took) {
-		/* One after the other. */
+		/* Buffers are consumed one after the other. */
 		count->looks += took;
 		count->available += (__u64)before * took - (__u64)took * (took - 1) / 2;
 		count->last = left + 1;

@@ -1,4 +1,4 @@
-/* System calls of the traced threads by number: how often, with which error, and how their waits ended. */
+/* System calls of traced threads by number: their count, errors, and how their waits ended. */
 #ifndef IOTRAIL_CALLS_H
 #define IOTRAIL_CALLS_H
 
@@ -64,7 +64,7 @@ struct eventpoll {
 #define EPOLL_EVENT_BYTES 16
 #endif
 
-/* Waits for events whose descriptor is looked up: the first ones, and then 1 in 64. */
+/* Waits for events whose ready descriptor is looked up: the first FIRST_WAKES, then 1 in 64. */
 #define FIRST_WAKES 64
 #define WAKE_MASK 63
 #define POLLFDS 16
@@ -84,8 +84,8 @@ static __always_inline void count_wake(struct wake_key *key, struct file *file)
 	bpf_map_update_elem(&wakes, key, &fresh, BPF_NOEXIST);
 }
 
-/* The current thread's epoll_wait has returned `events` events. A level-triggered descriptor is behind the ready list again, the last one
- * that was returned at its end.
+/* The current thread's epoll_wait returned `events` events. The kernel requeues a level-triggered descriptor at the tail of
+ * the ready list, so the one returned last is at the end.
  */
 __noinline int epoll_woke(__u32 nr, __u32 events)
 {
@@ -106,7 +106,7 @@ __noinline int epoll_woke(__u32 nr, __u32 events)
 	return 0;
 }
 
-/* The same of poll. */
+/* The same for poll(2). */
 __noinline int poll_woke(__u32 nr)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -132,8 +132,8 @@ __noinline int poll_woke(__u32 nr)
 
 enum shortfall { SHORTFALL_NONE, SHORTFALL_SOME, SHORTFALL_ALL };
 
-/* Whether a wait of the current thread with a time limit ended with fewer completions in the CQ than requested. The call returns no
- * error then, if it submitted something or there is one completion.
+/* Whether a timed wait of the current thread ended with fewer completions in the CQ than requested. The call then returns no
+ * error if it submitted a request or if the CQ has a completion.
  */
 __noinline int shortfall(__u32 wanted)
 {
@@ -159,7 +159,7 @@ __noinline int shortfall(__u32 wanted)
 /* include/uapi/linux/futex.h: FUTEX_WAIT, _LOCK_PI, _WAIT_BITSET, _WAIT_REQUEUE_PI, _LOCK_PI2 */
 #define FUTEX_WAITS (1 << 0 | 1 << 6 | 1 << 9 | 1 << 11 | 1 << 13)
 
-/* Whether the current thread has slept in this call. Evaluated once per call. */
+/* Whether the current thread slept in this call. Call it once per system call. */
 static __always_inline bool slept_in_call(__u32 nr)
 {
 	struct thread_account *account = bpf_task_storage_get(&thread_accounts, bpf_get_current_task_btf(), 0, 0);
@@ -170,12 +170,12 @@ static __always_inline bool slept_in_call(__u32 nr)
 	return true;
 }
 
-/* Counts how a wait ended whose call returned this; a result of 0 is the time limit's if the thread slept. */
+/* Counts how a call's wait ended, from its result. A result of 0 after a sleep is a timeout. */
 static __always_inline void count_end(struct call_count *call, enum wait_kind kind, __u32 nr, struct pt_regs *regs, long ret)
 {
 	if (kind == WAIT_ENTER) {
 		bool waits = call_argument(regs, 4) & IORING_ENTER_GETEVENTS;
-		/* A call that neither submits nor waits finds nothing, unless it wakes the SQPOLL thread. */
+		/* A call that neither submits nor waits finds nothing, except when it wakes the SQPOLL thread. */
 		if (!waits && (call_argument(regs, 2) || call_argument(regs, 4)))
 			return;
 		if (ret >= 0) {
@@ -212,7 +212,7 @@ static __always_inline void count_end(struct call_count *call, enum wait_kind ki
 		call->nothing++;
 }
 
-/* Kernel time of the current thread since the last count, found by a tick in the call that returns now. */
+/* Adds the current thread's kernel time since the last count, as sampled by ticks, to the system call that returns now. */
 __noinline int kernel_time_grown(__u32 nr)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -220,7 +220,7 @@ __noinline int kernel_time_grown(__u32 nr)
 	__u64 grown = task->stime - slot->stime;
 
 	slot->stime = task->stime;
-	/* The part in unobserved calls is unknown. */
+	/* Kernel time in unobserved calls is unknown. */
 	if (slot->stime_tid != (__u32)task->pid || slot->stime_since != costly_since) {
 		slot->stime_tid = task->pid;
 		slot->stime_since = costly_since;

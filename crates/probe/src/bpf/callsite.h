@@ -1,6 +1,6 @@
-/* User stacks of the program's call sites: submissions, sleeps in system calls, the calls, and CPU use. Of each kind of event, a CPU
- * takes the stacks of the first ones in a window of 100 ms, and then 1 in N: a rare call has all its stacks. The probability is known
- * before the event.
+/* User stacks of the program's call sites: submissions, sleeps in system calls, system calls, and CPU use. Per class of
+ * event, each CPU samples the stacks of the first events in a 100 ms window, then 1 in N, so that a rare call has all its
+ * stacks. The sampling probability is fixed before the event.
  */
 #ifndef IOTRAIL_CALLSITE_H
 #define IOTRAIL_CALLSITE_H
@@ -13,7 +13,7 @@ const volatile __u32 site_tick_ns = 0; /* 0: unknown, or no stacks are wanted */
 const volatile struct user_stack user_stack_layout = {}; /* as trail_layout */
 
 #define STACKS_WHOLE 64
-/* 1 in this many of the others. A stack takes about 0.3 µs, a system call often less. */
+/* Afterwards 1 in this many. Reading a stack takes about 0.3 µs, often more than the system call itself. */
 #define STACKS_OF_SLEEPS 16
 #define STACKS_OF_REQUESTS 16
 #define STACKS_OF_CALLS 128
@@ -39,7 +39,7 @@ struct {
 #define ROOM_OF_EVENTS 0
 #define ROOM_OF_SAMPLES 1
 
-/* Stacks that were sent. */
+/* Stacks that were already sent. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -56,7 +56,7 @@ struct {
 	__type(value, struct site_sum);
 } sites SEC(".maps");
 
-/* The weight of this event's stack; 0: it is not taken. */
+/* Weight of this event's stack; 0: not sampled. */
 static __always_inline __u32 stack_due(__u32 class, const __u32 one_in)
 {
 	if (!stacks_wanted)
@@ -77,7 +77,7 @@ static __always_inline __u32 stack_due(__u32 class, const __u32 one_in)
 		of->until_next--;
 		return 0;
 	}
-	/* From 0 to 2 * one_in - 2, at random: a regular gap would alias with the program's own period. */
+	/* A random gap from 0 to 2 * one_in - 2: a regular gap would alias with the program's own period. */
 	of->until_next = random_below(2 * one_in - 1);
 	return one_in;
 }
@@ -94,7 +94,7 @@ static __noinline int hand_over(struct user_stack *stack, struct task_struct *ta
 	bpf_get_current_comm(stack->comm, sizeof(stack->comm));
 	if (bpf_map_update_elem(&stacks_known, &hash, &one, BPF_NOEXIST))
 		return 0;
-	/* A stack that finds no space is sent the next time. */
+	/* If the ring buffer is full, the stack is sent at its next occurrence. */
 	if (bpf_ringbuf_output(&trails_out, stack, sizeof(*stack), BPF_RB_NO_WAKEUP))
 		bpf_map_delete_elem(&stacks_known, &hash);
 	return 0;
@@ -120,8 +120,8 @@ static int walk_frame(__u32 i, struct stack_room **context)
 	return 0;
 }
 
-/* The hash of the current thread's user stack; 0: none. By frame pointers, each further up the stack: if the register has another use,
- * the chain is invalid, and the kernel's own unwinder would follow it.
+/* Hash of the current thread's user stack; 0 if there is none. Follows frame pointers, each of which must be further up the
+ * stack. If the program uses the register otherwise, the chain is invalid, and the kernel's own unwinder would follow it.
  */
 __noinline __u64 user_stack(__u32 which)
 {

@@ -1,5 +1,5 @@
-/* A program's requests and calls on its rings and files, one record each, for a recording for replay. A separate object, loaded only
- * for that; the traced processes come from the other object's map.
+/* Captures a program's requests and calls on its rings and files, one record each, for a recording to replay. A separate
+ * object, loaded only for recordings; it shares the other object's map of traced processes.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -23,7 +23,7 @@ const volatile struct captured_sync sync_layout = {};
 const volatile struct captured_ring ring_layout = {};
 const volatile struct captured_file file_layout = {};
 
-/* An iotrail thread whose calls measure the probes' time between a return and the next entry. */
+/* Measures the probes' overhead between a system call's return and the next entry, from calls of an iotrail thread. */
 #define FLOORS 1024 /* power of two: it masks an index */
 __u32 calibrating_tid;
 __u32 floors_taken;
@@ -39,7 +39,7 @@ struct {
 	__uint(max_entries, 32 << 20);
 } captured SEC(".maps");
 
-/* The other object's map. */
+/* Shared from the other object. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -77,7 +77,7 @@ struct {
 	__type(value, __u32); /* its number + 1 */
 } file_numbers SEC(".maps");
 
-/* The last rings of each CPU. */
+/* Cache of each CPU's last rings. */
 #define FILES_NEAR 8 /* power of two: it masks an index */
 
 struct files_near {
@@ -206,7 +206,7 @@ static __noinline __u64 bytes_of_vectors(__u64 at, __u32 n)
 	return v.bytes;
 }
 
-/* A file's record under construction. */
+/* Buffer for the file record under construction. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -220,7 +220,7 @@ struct place_in_path {
 	__u32 bytes;
 };
 
-/* Through the mounts up to the root of the namespace. */
+/* Adds path components through the mounts up to the namespace's root. */
 static int add_name(__u32 i, struct place_in_path *at)
 {
 	__u64 in_mount = bpf_core_field_offset(struct mount, mnt);
@@ -279,12 +279,12 @@ static __noinline __u32 number_file(struct file *file, struct open_file_key *key
 	out->bytes = at.bytes;
 	if (bpf_ringbuf_output(&captured, out, sizeof(*out), BPF_RB_NO_WAKEUP))
 		return lose();
-	/* If another CPU adds it concurrently, it has two numbers. */
+	/* If another CPU adds the file concurrently, the file has two numbers. */
 	bpf_map_update_elem(&file_numbers, key, &number, BPF_NOEXIST);
 	return number;
 }
 
-/* The number of a regular file or block device, + 1. */
+/* Number + 1 of a regular file or block device. */
 static __noinline __u32 file_number(struct file *file)
 {
 	__u32 zero = 0;
@@ -336,7 +336,7 @@ static __always_inline struct file *registered_file(struct io_ring_ctx *ring, __
 	return (struct file *)(address & FILE_ADDRESS);
 }
 
-/* A ring's or context's number + 1, after its record was sent; 0: there is no memory for it. */
+/* Number + 1 of a new ring or context, after sending its record; 0 if memory is lacking. */
 static __noinline __u32 number_new(struct ring_key *key, struct captured_ring *met)
 {
 	struct captured_ring *out = bpf_ringbuf_reserve(&captured, sizeof(*out), 0);
@@ -352,7 +352,7 @@ static __noinline __u32 number_new(struct ring_key *key, struct captured_ring *m
 	return number;
 }
 
-/* `taken`: number of its requests that are about to be sent. */
+/* `taken`: number of the ring's requests that are about to be sent. */
 static __noinline __u32 number_ring(struct io_ring_ctx *ring, struct ring_key *key, __u32 taken)
 {
 	struct captured_ring met = {
@@ -380,8 +380,8 @@ static __always_inline __u32 cq_head(struct io_ring_ctx *ring)
 	return TYPED_READ(rings, cq.head);
 }
 
-/* fs/aio.c: the header of a context's ring of events, in the program's memory, by which the context is named. It is not mapped before the
- * program's first use of its own.
+/* Number of a context, from the header of its event ring (fs/aio.c). The context ID is the address of the ring in the
+ * program's memory, which is not mapped before the program touches it.
  */
 static __always_inline __u32 context_number(__u64 user_id, __u32 entries, bool made, struct captured_call *call)
 {
@@ -403,7 +403,7 @@ static __always_inline __u32 context_number(__u64 user_id, __u32 entries, bool m
 	return number_new(&key, &met);
 }
 
-/* Of the entry that the kernel has just taken out of the queue, which the program may not change yet. */
+/* Reads the SQE that the kernel has just dequeued. The program may not change it yet. */
 static __always_inline bool sqe_of(struct io_ring_ctx *ring, struct sqe *sqe)
 {
 	__u32 flags = TYPED_READ(ring, flags), at = TYPED_READ(ring, cached_sq_head) - 1;
@@ -429,7 +429,7 @@ static __noinline int request_taken(struct io_kiocb *req, bool refused)
 	__u32 number = ring_number(ring, &key, 1), opcode = TYPED_READ(req, opcode), file = 0;
 	if (!number)
 		return lose();
-	/* An entry of another type: one of two slots, which a replay never uses. */
+	/* The opcodes differ if the request's SQE takes two slots, which a replay never uses. */
 	if (!sqe_of(ring, &sqe) || sqe.opcode != opcode)
 		refused = true;
 	__u64 len = sqe.len;
@@ -480,7 +480,7 @@ int BPF_PROG(capture_refused, void *entry, struct io_kiocb *req, int error)
 	return UNDISTURBED(request_taken(req, true));
 }
 
-/* A ring created at a reused address gets a new number. */
+/* A ring at a reused address gets a new number. */
 SEC("tp_btf/io_uring_create")
 int BPF_PROG(capture_ring, int fd, struct io_ring_ctx *ring, __u32 sq_entries, __u32 cq_entries, __u32 flags)
 {
@@ -538,7 +538,7 @@ static __always_inline __u64 entry_argument(struct task_struct *task, struct pt_
 	return calls_as_i386(task) ? argument_i386(regs, n) : call_argument(regs, n);
 }
 
-/* The ring that io_uring_enter names; null: none. */
+/* The ring of an io_uring_enter call; null if the descriptor is not a ring. */
 static __always_inline struct io_ring_ctx *entered_ring(struct task_struct *task, __u32 fd, __u32 flags)
 {
 	struct file *file = NULL;
@@ -555,7 +555,7 @@ static __always_inline struct io_ring_ctx *entered_ring(struct task_struct *task
 		return NULL;
 	struct ring_key key = { .address = (__u64)TYPED_READ(file, private_data) };
 	if (!bpf_map_lookup_elem(&ring_numbers, &key)) {
-		/* Other files' private data is not a ring. */
+		/* Other files' private data is not a ring, so the file's name is checked. */
 		bpf_probe_read_kernel(name, sizeof(name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
 		if (bpf_strncmp(name, sizeof(name), "[io_uring]"))
 			return NULL;
@@ -676,7 +676,7 @@ static __always_inline int call_begins(struct pt_regs *regs, long nr)
 		thread->class = class;
 		return 0;
 	}
-	/* Both start with the same members. */
+	/* Both records start with the same members. */
 	thread->call.entered_ns = now;
 	thread->call.think_ns = think;
 	if (class < CALL_READ) {
@@ -755,7 +755,7 @@ int BPF_PROG(capture_call_ends, struct pt_regs *regs, long result)
 	return UNDISTURBED(call_ends(regs, result));
 }
 
-/* Between two calls, a thread without a CPU does not think. */
+/* A thread's think time between two calls excludes the time without a CPU. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(capture_switch, bool preempted, struct task_struct *from, struct task_struct *to)
 {

@@ -1,10 +1,10 @@
-/* Records that the programs of capture.bpf.c send, one per event: `capture.rs` makes a recording for replay from them. The kinds of
- * record differ in size.
+/* Records of the programs in capture.bpf.c, one per event, from which `capture.rs` makes a recording for replay. Record
+ * kinds differ in size.
  */
 #ifndef IOTRAIL_CAPTURE_H
 #define IOTRAIL_CAPTURE_H
 
-/* Captured system calls: their class, and the meaning of their arguments. User space fills the table of numbers. */
+/* Class of a captured system call, and the meaning of its arguments. User space fills the table of numbers. */
 enum call_class {
 	CALL_NONE = 0,
 	CALL_ENTER,	/* io_uring_enter */

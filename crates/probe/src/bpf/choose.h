@@ -1,6 +1,6 @@
-/* Which requests are traced end to end. A fixed share of 1 in `one_in`; or, if `adaptive`, every request of a CPU while the rate is low,
- * and 1 in `one_in` of the others. The choice between the two is made before the request arrives: so its probability
- * is known, and estimates weight it by the inverse.
+/* Selects the requests that are traced end to end: 1 in `one_in`, or, if `adaptive`, all requests of a CPU while its rate is
+ * low and 1 in `one_in` otherwise. The mode is decided before the request arrives. Its probability is therefore known, and
+ * estimates weight the request by the inverse.
  */
 #ifndef IOTRAIL_CHOOSE_H
 #define IOTRAIL_CHOOSE_H
@@ -12,7 +12,7 @@ const volatile __u32 window_jiffies = 1;
 const volatile __u32 whole_max = 0;	  /* requests of one CPU in a window that are all traced */
 const volatile __u64 trails_crowded = 0; /* bytes that wait in the ring buffer: the reader lags behind */
 
-/* Start value in a window in which no request is traced for certain. */
+/* Start value of a window in which not every request is traced. */
 #define WINDOW_BUSY (1u << 31)
 
 static __always_inline __u32 random_below(__u32 n)
@@ -20,14 +20,14 @@ static __always_inline __u32 random_below(__u32 n)
 	return (__u64)bpf_get_prandom_u32() * n >> 32;
 }
 
-/* All of this CPU's requests are traced now. */
+/* Whether every request on this CPU is currently traced. */
 static __always_inline bool while_few(struct cpu_slot *slot)
 {
 	__u32 now = bpf_jiffies64();
 	__u32 passed = now - slot->window_since;
 
 	if (passed >= window_jiffies) {
-		/* If a window ended longer ago, the last one was empty. */
+		/* If the last window ended more than one window ago, it was followed by an empty one. */
 		bool busy = passed < 2 * window_jiffies && (slot->window_submits & ~WINDOW_BUSY) > whole_max;
 		slot->window_since = now;
 		slot->window_submits = busy ? WINDOW_BUSY : 0;
@@ -40,9 +40,9 @@ static __always_inline bool while_few(struct cpu_slot *slot)
 	return false;
 }
 
-/* 1 in `one_in`, at random gaps: a regular gap would alias with the program's own batches. The gaps are uniform from 1 to
- * 2 * one_in - 1; the first one is the remainder of such a gap at a random time (the smaller of two different numbers), so that
- * every request has the same probability.
+/* Selects 1 in `one_in` at random gaps, because regular gaps would alias with the program's batches. Gaps are uniform from 1
+ * to 2 * one_in - 1. The first gap is the remainder of such a gap at a random time (the smaller of two different numbers),
+ * so that every request has the same probability.
  */
 static __always_inline bool is_next(struct cpu_slot *slot)
 {
@@ -67,9 +67,7 @@ static __always_inline bool is_next(struct cpu_slot *slot)
 	return true;
 }
 
-/* The weight of a request; 0: it is not traced. Later requests, at the end of a window, are counted but not traced,
- * and the gaps do not advance.
- */
+/* Weight of a request; 0: not traced. `later` requests, at the end of a window, are counted but not traced, and do not advance the gaps. */
 static __always_inline __u32 chosen(struct cpu_slot *slot, bool later)
 {
 	if (later) {

@@ -1,8 +1,8 @@
-/* Posted completions: counted, with the trails of the traced ones. */
+/* Posted completions: counts them, and completes the trails of traced requests. */
 #include "stages.h"
 
-/* Threads that share a ring share its cache of requests too: many completed requests of one address may wait for their runs at a time. Not
- * all of them are in that address's bucket.
+/* Threads that share a ring share its request cache too: many completed requests at one address may wait for their task work
+ * runs at the same time. They do not all fit in that address's bucket.
  */
 __noinline int spread(__u32 index)
 {
@@ -39,7 +39,7 @@ static __always_inline void trail_result(struct trail *trail, __u32 index, __s32
 		trail->marks |= TRAIL_PARTLY_OBSERVED;
 }
 
-/* The completion of a traced request. */
+/* A traced request completed. */
 __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32 cqe_flags)
 {
 	struct cpu_slot *slot = this_slot();
@@ -85,7 +85,7 @@ __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32
 	return 0;
 }
 
-/* The completion queue is full: the time and the path by which the program gets the completion are unknown. */
+/* The completion queue is full: when and how the program gets the completion is unknown. */
 __noinline int trail_overflowed(__u32 index, __s32 result, __u32 cqe_flags)
 {
 	struct cpu_slot *slot = this_slot();
@@ -100,7 +100,7 @@ __noinline int trail_overflowed(__u32 index, __s32 result, __u32 cqe_flags)
 	return 0;
 }
 
-/* A completion of a multishot request that is not its last. It has its own trail, which starts with the request's stages. */
+/* A completion of a multishot request other than the last. It gets a trail of its own, which copies the request's stages. */
 static __noinline int shot_posted(struct many *known, enum poster poster, __s32 result, __u32 cqe_flags)
 {
 	struct cpu_slot *slot = this_slot();
@@ -115,7 +115,7 @@ static __noinline int shot_posted(struct many *known, enum poster poster, __s32 
 	struct trail *request = known->request && known->serial ? trail_of(known->request, &index) : 0;
 	if (!request || request->serial != known->serial)
 		return 0;
-	/* Many of one request may wait for their run at a time: not all in its bucket. */
+	/* Many completions of one request may wait for their runs at the same time. They do not all fit in its bucket. */
 	struct trail *trail = remember(COMPLETED(known->request + ((__u64)request->shots << 6)), &index);
 	if (!trail) {
 		slot->no_room++;
@@ -124,7 +124,7 @@ static __noinline int shot_posted(struct many *known, enum poster poster, __s32 
 	__u32 serial = trail->serial + 1;
 	__builtin_memcpy(trail, request, sizeof(*trail));
 	trail->serial = serial;
-	/* The next completion has its own ready time. If the same run finds it too, that time was not observed. */
+	/* The next completion has its own ready time. If the same run also posts it, that time was not observed. */
 	request->shots++;
 	request->ready_ns = request->queued_ns = 0;
 	request->meanwhile = MEANWHILE_UNSEEN;
@@ -149,7 +149,7 @@ static __always_inline void count_result(struct op_part *op, __u32 ring, __u32 o
 	}
 }
 
-/* A worker continues with requests linked to the one that it was handed (io_wq_free_work): they have no event of their own. */
+/* After its request a worker continues with the linked ones (io_wq_free_work), which have no event of their own. */
 static __noinline int taken_on(struct io_kiocb *req, __u32 number)
 {
 	struct cpu_slot *slot = this_slot();
@@ -170,13 +170,13 @@ static __noinline int taken_on(struct io_kiocb *req, __u32 number)
 	return 0;
 }
 
-/* A request that is refused before it starts: the stamp is not its own. */
+/* The request was refused before it started, so the stamp is not its own. */
 static __always_inline bool refused_polling(__s32 result)
 {
 	return result == -EBADF || result == -EINVAL || result == -EOPNOTSUPP;
 }
 
-/* A message (IORING_OP_MSG_RING) to a ring that no traced process has used or created: it is one of that ring's completions. */
+/* A message (IORING_OP_MSG_RING) to a ring that no traced process created or used: counted as one of that ring's completions. */
 static __noinline int sent_elsewhere(struct io_ring_ctx *ring)
 {
 	struct cpu_slot *slot = this_slot();
@@ -189,8 +189,8 @@ static __noinline int sent_elsewhere(struct io_ring_ctx *ring)
 	       (__u64)BPF_CORE_READ(ring, mm_account) != (__u64)bpf_get_current_task_btf()->mm;
 }
 
-/* Posted by a kernel thread instead of an exiting one, or a message of an untraced process. While the kernel tears the ring
- * down, no thread will get it.
+/* Posted by a kernel thread instead of an exiting thread, or a message of an untraced process. While the kernel tears the
+ * ring down, no thread reaps it.
  */
 static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s32 result, __u32 cqe_flags)
 {
@@ -222,7 +222,7 @@ static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s3
 	if (cqe_flags & IORING_CQE_F_MORE)
 		op->more++;
 	ring_of(*number, slot)->unseen++;
-	/* Its delivery path is not tracked. */
+	/* Its delivery path is untracked. */
 	if (trail) {
 		slot->no_completion++;
 		retag_at(index, 0);
@@ -230,7 +230,9 @@ static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s3
 	return 0;
 }
 
-/* It names no request and is none of a known one's: a message of another ring, or what is registered with its ring is let go. */
+/* Whether a completion that names no request and belongs to no known multishot request is a message from another ring, or
+ * reports the release of a registered resource.
+ */
 __noinline int is_message(__u32 number, __u64 user_data, __u32 cqe_flags)
 {
 	__u64 *left = bpf_map_lookup_elem(&messages, &user_data);
@@ -239,7 +241,7 @@ __noinline int is_message(__u32 number, __u64 user_data, __u32 cqe_flags)
 		__sync_fetch_and_add(left, -1);
 		return 1;
 	}
-	/* IORING_REGISTER_SEND_MSG_RING has no event; and a request's completion announces more if it does not name the request. */
+	/* IORING_REGISTER_SEND_MSG_RING has no event. A request's completion that does not name the request sets IORING_CQE_F_MORE. */
 	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
 	return info && !info->found && !info->tagged && !(cqe_flags & IORING_CQE_F_MORE);
 }
@@ -269,7 +271,7 @@ __noinline int buffer_is_free(__u64 address, __u32 number, __u32 opcode)
 	return 0;
 }
 
-/* By a worker, which may start its next work from here on. The time at which it could start this one. */
+/* A worker posted, and may start its next request from here on. Returns the earliest start of the current one. */
 __noinline __u64 worker_turns(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
@@ -281,7 +283,7 @@ __noinline __u64 worker_turns(void)
 	return began;
 }
 
-/* `typed`: as above. `found_room`: it is in the queue. */
+/* `typed`: the verifier knows the type behind `ring`. `found_room`: the completion is in the CQ. */
 static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *req, __u64 user_data, __s32 result,
 				  __u32 cqe_flags, bool found_room)
 {

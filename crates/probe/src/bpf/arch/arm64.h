@@ -1,4 +1,6 @@
-/* arm64: the way into the kernel, from the state that its entry code leaves (arch/arm64/kernel/entry.S, entry-common.c). See ../arch.h. */
+/* arm64: how a thread entered the kernel, from the state that the entry code leaves (arch/arm64/kernel/entry.S,
+ * entry-common.c). See ../arch.h.
+ */
 #ifndef IOTRAIL_ARCH_ARM64_H
 #define IOTRAIL_ARCH_ARM64_H
 
@@ -12,7 +14,7 @@ struct pt_regs {
 	__s32 syscallno;
 };
 
-/* Where x29 points when the entry code calls into C: a frame record (7.3: with its kind beside it, 6.12: without). */
+/* The frame record that x29 points to when the entry code calls into C. Since 7.3 its type is stored next to it; in 6.12 it has none. */
 struct frame_record_meta {
 	__u64 type;
 };
@@ -42,10 +44,10 @@ static __always_inline __u64 entry_id(struct pt_regs *regs)
 #define NR_io_uring_enter 426
 #define NR_futex 98
 
-/* A number of the table of 32-bit programs (arch/arm64/include/asm/unistd32.h); only io_uring_enter is used. */
+/* Number in the table of 32-bit programs (arch/arm64/include/asm/unistd32.h); only io_uring_enter is used. */
 #define NR_I386 (1 << 29)
 #define PSR_MODE32_BIT 0x10 /* arch/arm64/include/uapi/asm/ptrace.h */
-/* No call has these. */
+/* Placeholders for calls that this table does not need: no call has these numbers. */
 #define NR_I386_pread64 (NR_I386 | 0xffff)
 #define NR_I386_pwrite64 NR_I386_pread64
 #define NR_I386_io_submit NR_I386_pread64
@@ -87,8 +89,8 @@ static __always_inline __u64 word_at(__u64 address)
 	return word;
 }
 
-/* Functions keep a frame record (AAPCS64): the address of their caller's record, and the address that they return to. It lies on a
- * multiple of 16. From a record to the one that its callee made: the nearest below that names it; 0: none near enough.
+/* Functions keep a 16-byte aligned frame record (AAPCS64): the address of the caller's record, and the return address. Finds
+ * the callee's record for a caller's record: the nearest one below that points to it; 0 if none is near enough.
  */
 #define RECORD 16
 #define FARTHEST 24
@@ -99,7 +101,7 @@ static __always_inline __u64 record_below(__u64 from, __u64 named)
 
 	if (!named)
 		return 0;
-	/* Without branches: the verifier would follow each of them. */
+	/* Without branches, because the verifier would follow each one. */
 	for (int i = FARTHEST; i > 0; i--) {
 		__u64 at = from - i * RECORD, other = word_at(at) ^ named;
 
@@ -110,7 +112,7 @@ static __always_inline __u64 record_below(__u64 from, __u64 named)
 	return found;
 }
 
-/* As path/entry/arm64.rs has them: each for 64 bits and for 32, the last two apart. */
+/* In the order of path/entry/arm64.rs: each function for 64-bit and 32-bit programs; the last two are separate. */
 enum entry_function {
 	FUNCTION_SYNC, /* entry of system calls and exceptions, not of interrupts */
 	FUNCTION_SYNC_32,
@@ -135,13 +137,13 @@ static __always_inline bool in_either(__u64 return_address, int which)
 	return in_function(return_address, which) || in_function(return_address, which + 1);
 }
 
-/* Return addresses are signed (PAC) on CPUs that support it, in bits that no address uses: all kernel addresses have the same there. */
+/* CPUs with PAC sign return addresses in bits that no address uses. These bits are equal in all kernel addresses. */
 static __always_inline __u64 returns_to(__u64 record)
 {
 	return record ? word_at(record + 8) | 0xffffULL << 48 | (entry_functions[FUNCTION_SYNC].start & ~0ULL << 36) : 0;
 }
 
-/* The record of the first function that the entry code called: el0t_64_sync_handler, el0t_64_irq_handler. */
+/* Frame record of the first function that the entry code called (el0t_64_sync_handler, el0t_64_irq_handler). */
 static __always_inline __u64 first_record(__u64 regs)
 {
 	bool meta = bpf_core_field_exists(((struct pt_regs___meta *)0)->stackframe);
@@ -150,8 +152,8 @@ static __always_inline __u64 first_record(__u64 regs)
 						 bpf_core_field_offset(struct pt_regs___plain, stackframe)));
 }
 
-/* Return addresses of the calls that led here, the innermost first, by the kernel's own unwinder. What interrupts a program while it reads
- * them has a place of its own.
+/* Return addresses of the calls that led here, innermost first, from the kernel's own unwinder. Each interruption level has
+ * its own buffer.
  */
 #define CALLERS 128 /* power of two: it masks an index; kernel.perf_event_max_stack is 127 */
 #define CALLERS_NESTED 4 /* a thread's, and those of the interrupts that may be in one another */
@@ -167,14 +169,14 @@ struct {
 	__type(value, struct callers);
 } callers SEC(".maps");
 
-/* The outermost ones, and whether an interrupt within the kernel is among all. */
+/* The outermost addresses, and whether the walk contains an interrupt within the kernel. */
 #define OUTERMOST 4
 struct outermost {
 	__u64 at[OUTERMOST];
 	__u64 nested;
 };
 
-/* Whether the kernel was entered here. A truncated walk, and that of a kernel thread, contains no entry. */
+/* Whether the address is in an entry function. A truncated walk contains none; nor does a kernel thread's walk. */
 static __always_inline bool is_entry(__u64 address)
 {
 	if (in_either(address, FUNCTION_SYNC))
@@ -185,8 +187,8 @@ static __always_inline bool is_entry(__u64 address)
 	return false;
 }
 
-/* Of the current task; all 0 where they are not known. `nested`: looks for the kernel's own interrupts too. Functions that are not static are
- * verified once, however many programs' paths lead to them.
+/* Outermost callers of the current task; all 0 if unknown. `nested`: also look for interrupts within the kernel. Not static,
+ * so that the verifier checks it once, not once per path that calls it.
  */
 __noinline int outermost_callers(struct outermost *o, bool nested)
 {
@@ -205,7 +207,7 @@ __noinline int outermost_callers(struct outermost *o, bool nested)
 	long bytes = bpf_get_task_stack(bpf_get_current_task_btf(), c->at, sizeof(c->at), 0);
 	__u32 n = bytes > 0 ? bytes / sizeof(c->at[0]) : 0;
 
-	/* If symbols are hidden, the walk is used unchecked. */
+	/* If symbols are hidden, the walk cannot be checked. */
 	if (n >= OUTERMOST && (!entry_functions[FUNCTION_SYNC].bytes || is_entry(c->at[(n - 1) & (CALLERS - 1)])))
 		for (__u32 i = 0; i < OUTERMOST; i++)
 			o->at[i] = c->at[(n - 1 - i) & (CALLERS - 1)];
@@ -222,9 +224,9 @@ static __always_inline bool is_current(struct task_struct *task)
 	return number_of(task) == bpf_get_current_task();
 }
 
-/* Return address of the outermost call, for an interrupt. System calls and exceptions share theirs: of these, that of the call which the
- * function made that stands for one of them (el0_da, el0_svc). `here`: of the current task; another one's calls are looked for in its
- * frame records alone.
+/* Return address of the outermost call, which identifies an interrupt. System calls and exceptions share their outermost
+ * call, so for them this is the return address in the function that handles one of them (el0_da, el0_svc). `here`: the
+ * current task; for another task, only its frame records are searched.
  */
 __noinline __u64 entry_address(__u64 regs, bool here)
 {
@@ -243,8 +245,8 @@ __noinline __u64 entry_address(__u64 regs, bool here)
 	return third ? third : address;
 }
 
-/* Whether the system call is under way, by the calls that led there; else the kernel is on its way out of it. `quick`: by the frame
- * records, where these say that it is.
+/* Whether the system call is still running, by the calls that led there; otherwise the kernel is on its way out. `quick`:
+ * trust the frame records if they say that it runs.
  */
 __noinline __u64 calls_it(__u64 regs, bool here, bool quick)
 {
@@ -266,8 +268,9 @@ __noinline __u64 calls_it(__u64 regs, bool here, bool quick)
 	return in_either(o.at[3], FUNCTION_CALL);
 }
 
-/* A system call's result takes the place of its first argument, and may be the same: brk's is. io_uring_enter's is not above what it was
- * asked to submit, and its first argument is a descriptor. Where symbols are hidden, a call whose result is the same looks unfinished.
+/* On arm64 a system call's result replaces its first argument and may be equal to it, as for brk(2). io_uring_enter's result
+ * is at most the number of requests to submit, and its first argument is a descriptor. If symbols are hidden, a call whose
+ * result equals its first argument looks unfinished.
  */
 static __always_inline bool has_result(struct pt_regs *regs, bool here, bool quick)
 {
@@ -281,9 +284,9 @@ static __always_inline bool has_result(struct pt_regs *regs, bool here, bool qui
 #define NR_rt_sigreturn 139
 #define NR_MAX 1023 /* more than any kernel has; only what is lost is replaced */
 
-/* The entry code puts -1 in syscallno for interrupts and exceptions; and so does the kernel on the way out of a system call where it looks
- * for signals (forget_syscall in signal.c), which is where it runs most task work. The number is where the program put it, but for
- * rt_sigreturn: there stands what the program had when the signal came.
+/* The entry code sets syscallno to -1 for interrupts and exceptions. The kernel also does so on the way out of a system call
+ * when it checks for signals (forget_syscall in signal.c), where most task work runs. The program's own register still has
+ * the number, except for rt_sigreturn(2), which restores the register's value from before the signal.
  */
 static __always_inline void entry_of(struct task_struct *task, struct entry *e, bool want_address)
 {
@@ -292,7 +295,7 @@ static __always_inline void entry_of(struct task_struct *task, struct entry *e, 
 
 	e->address = 0;
 	if (task->flags & PF_IO_WORKER) {
-		/* never in user mode: its registers are all 0 */
+		/* A thread that was never in user mode: all its registers are 0. */
 		e->nr = 0;
 		e->finished = true;
 		return;
@@ -309,9 +312,9 @@ static __always_inline void entry_of(struct task_struct *task, struct entry *e, 
 	e->address = 0;
 }
 
-/* Interrupts share one entry, and more may come on the way out of it, and of system calls, where task work runs: only the one that the
- * thread left user mode by has its registers (do_interrupt_handler in entry-common.c, lib/irq_regs.c). Where the kernel's symbols are of
- * functions alone (Debian's 6.1), it is the one that no other is in.
+/* All interrupts share one entry, and more can arrive on the way out of an interrupt or system call, where task work runs.
+ * The interrupt by which the thread left user mode is the one with the thread's registers (do_interrupt_handler in
+ * entry-common.c, lib/irq_regs.c). If the kernel has only function symbols (Debian's 6.1), it is the outermost interrupt.
  */
 static __always_inline bool left_user_mode_by_this(struct task_struct *task)
 {
@@ -346,7 +349,7 @@ static __always_inline __u64 argument(struct pt_regs *regs, int n)
 	return regs->regs[n - 1];
 }
 
-/* The six arguments of a system call, valid until its exit. */
+/* The six arguments of a system call; valid until its exit. */
 static __always_inline __u64 call_argument(struct pt_regs *regs, int n)
 {
 	return n > 1 ? regs->regs[n - 1] : regs->orig_x0;
@@ -357,10 +360,11 @@ static __always_inline __u64 argument_i386(struct pt_regs *regs, int n)
 	return (__u32)call_argument(regs, n);
 }
 
-/* Of the flags that a thread gets with a switch and loses on the way to user mode, the one that it has. TIF_NOTIFY_RESUME, which a thread
- * with rseq(2), as glibc's are, gets with each, is bit 2; since lazy preemption (6.16) it is bit 3, and no thread that comes in has bit 2.
- * Before, bit 3 was TIF_FOREIGN_FPSTATE, which the next switch may take away too: it tells where the thread has no rseq(2). Since 6.19 hardly
- * any switch sets one, and where architectures share their flags these two are others.
+/* The flag among those set at a switch-in and cleared on the way to user mode that the thread has. Every switch sets
+ * TIF_NOTIFY_RESUME for a thread with rseq(2), which includes glibc's threads: bit 2, or bit 3 since lazy preemption (6.16);
+ * since then a thread that is switched in has no bit 2. Before 6.16, bit 3 was TIF_FOREIGN_FPSTATE, which the next switch
+ * may also clear: it is used for threads without rseq(2). Since 6.19 few switches set a flag, and with the shared flag
+ * layout the two bits have other meanings.
  */
 static __always_inline __u32 gone_in_user_mode(__u32 flags)
 {
@@ -369,11 +373,11 @@ static __always_inline __u32 gone_in_user_mode(__u32 flags)
 	return flags & 4 ? 4 : flags & 8;
 }
 
-/* include/linux/interrupt.h: of timers that all CPUs share; those that each has are told by their names. */
+/* include/linux/interrupt.h: timers shared by all CPUs. Per-CPU timers are identified by name. */
 #define IRQF_TIMER 0x200
 #define IRQF_PERCPU 0x400
 
-/* By the name of the handler. The kind of a line does not change. */
+/* Identified by the handler's name. The kind of a line never changes. */
 #define LINES_KNOWN 1024 /* power of two: it masks an index */
 __u8 line_kinds[LINES_KNOWN];
 

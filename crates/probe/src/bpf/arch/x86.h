@@ -1,4 +1,4 @@
-/* x86-64: the way into the kernel, from the state that its entry code leaves (arch/x86/entry). See ../arch.h. */
+/* x86-64: how a thread entered the kernel, from the state that the entry code leaves (arch/x86/entry). See ../arch.h. */
 #ifndef IOTRAIL_ARCH_X86_H
 #define IOTRAIL_ARCH_X86_H
 
@@ -38,7 +38,7 @@ static __always_inline __u64 entry_id(struct pt_regs *regs)
 #define NR_futex 202
 #define X86_ENOSYS 38
 
-/* A number of the 32-bit table (a 32-bit program's call, or int 0x80), if it differs. Not x32's bit (30). */
+/* Number in the 32-bit table (a 32-bit program's call, or int 0x80) if it differs from the 64-bit number. Not x32's bit (30). */
 #define NR_I386 (1 << 29)
 #define NR_I386_pread64 (NR_I386 | 180)
 #define NR_I386_pwrite64 (NR_I386 | 181)
@@ -55,13 +55,13 @@ static __always_inline bool calls_as_i386(struct task_struct *task)
 	return task->thread_info.status & TS_COMPAT;
 }
 
-/* The number with its table. io_uring's numbers are the same in both. */
+/* The number with its table's bit. io_uring's calls have the same number in both tables. */
 static __always_inline long call_number(struct task_struct *task, long nr)
 {
 	return nr >= 0 && nr != NR_io_uring_enter && calls_as_i386(task) ? nr | NR_I386 : nr;
 }
 
-/* Maps a native aio call to its 64-bit number; others are unchanged. */
+/* Maps a native aio call to its 64-bit number; other numbers are unchanged. */
 static __always_inline long aio_number(long nr)
 {
 	switch (nr) {
@@ -79,9 +79,9 @@ static __always_inline long aio_number(long nr)
 	}
 }
 
-/* entry_64.S sets ax to -ENOSYS before a system call runs, and to its result afterwards (a call whose result is
- * -ENOSYS looks unfinished: it carries no completion). For interrupts and exceptions orig_ax is -1: their entry code
- * takes an error code out of it first.
+/* entry_64.S sets ax to -ENOSYS before a system call runs, and to its result afterwards. A call that returns -ENOSYS looks
+ * unfinished; it delivers no completion. For interrupts and exceptions orig_ax is -1, because the entry code first removes
+ * an error code.
  */
 static __always_inline void entry_of(struct task_struct *task, struct entry *e, bool want_address)
 {
@@ -100,7 +100,7 @@ static __always_inline void entry_of(struct task_struct *task, struct entry *e, 
 		bpf_probe_read_kernel(&e->address, sizeof(e->address), below);
 }
 
-/* For an interrupt, the entry address identifies it. */
+/* An interrupt's entry address identifies it. */
 static __always_inline bool left_user_mode_by_this(struct task_struct *task)
 {
 	return true;
@@ -134,13 +134,13 @@ static __always_inline __u64 argument(struct pt_regs *regs, int n)
 	}
 }
 
-/* The six arguments of a system call, valid until it has returned. */
+/* The six arguments of a system call; valid until its exit. */
 static __always_inline __u64 call_argument(struct pt_regs *regs, int n)
 {
 	return n < 4 ? argument(regs, n) : n == 4 ? regs->r10 : n == 5 ? regs->r8 : regs->r9;
 }
 
-/* The same of a call of the 32-bit table. */
+/* The same for a call in the 32-bit table. */
 static __always_inline __u64 argument_i386(struct pt_regs *regs, int n)
 {
 	switch (n) {
@@ -155,8 +155,9 @@ static __always_inline __u64 argument_i386(struct pt_regs *regs, int n)
 	}
 }
 
-/* Of the two flags that a thread with rseq(2) may get with each switch and loses on the way to user mode, the one that it has: bit 0
- * where architectures share their flags, and bit 1 before; bit 0 was that of being traced, and stays. Since 6.19 it has one of its own, bit 11.
+/* The flag that the thread has, of the two that a switch may set for a thread with rseq(2) and that are cleared on the way
+ * to user mode: bit 0 with the shared flag layout, previously bit 1. In the earlier layout bit 0 is set while the thread is
+ * traced by ptrace, and stays set. Since 6.19 rseq has its own flag, bit 11.
  */
 static __always_inline __u32 gone_in_user_mode(__u32 flags)
 {
@@ -165,7 +166,7 @@ static __always_inline __u32 gone_in_user_mode(__u32 flags)
 	return flags & 1 ? 1 : flags & 2;
 }
 
-/* The timer and IPIs have their own vectors and tracepoints: all lines belong to devices. */
+/* The timer and IPIs have their own vectors and tracepoints, so all lines belong to devices. */
 static __always_inline enum line_kind kind_of_line(int irq, struct irqaction *action)
 {
 	return LINE_OF_DEVICE;
@@ -180,7 +181,7 @@ struct bpf_perf_event_data {
 };
 #define USER_MODE(ctx) (((ctx)->cs & 3) == 3)
 
-/* Call instructions before a return address: near (e8), by a register, by memory with and without displacement. */
+/* Call instructions before a return address: near (e8), through a register, through memory with or without displacement. */
 static __always_inline bool follows_call(const __u8 *before)
 {
 	if (before[2] == 0xe8)
@@ -223,9 +224,9 @@ static int stub_word(__u32 i, struct stack_room **context)
 	return 0;
 }
 
-/* Where stubs of system calls, which have no frame, return to: the words at the stack pointer, below the frame pointer's, that follow a call
- * instruction. One may be left over from an earlier call if its function has a frame. Only words near code are looked up: a read of memory
- * that is not mapped takes 1 µs or more.
+/* Return addresses of system-call stubs, which have no frame: words between the stack pointer and the frame pointer that
+ * follow a call instruction. If the function has a frame, such a word may be left from an earlier call. Only words near
+ * known code are looked up, because reading unmapped memory takes 1 µs or more.
  */
 static __always_inline void stub_callers(struct task_struct *task, struct stack_room *room)
 {
