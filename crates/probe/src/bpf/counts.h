@@ -1,10 +1,10 @@
-/* Counts by ring and opcode: first in the CPU's slot, then in the maps. */
+/* Counts by ring and opcode: kept in the CPU's slot first, then moved to the maps. */
 #ifndef IOTRAIL_COUNTS_H
 #define IOTRAIL_COUNTS_H
 
 #include "rings.h"
 
-/* Finds the ring's segment among several, and adds to it. */
+/* Finds the ring's segment among several and adds `n` to it. */
 __noinline int segment_find_and_add(__u32 ring, __u32 n)
 {
 	struct cpu_slot *slot = this_slot();
@@ -19,7 +19,9 @@ __noinline int segment_find_and_add(__u32 ring, __u32 n)
 		s->count += n;
 		return 0;
 	}
-	/* No space to keep their order: each ring's count is correct, but which completions came inline is less exact. */
+	/* No segment is free, so the order is lost. Each ring's count stays correct, but the split into inline and other
+	 * completions is less exact.
+	 */
 	for (int i = SEGMENTS_MAX - 2; i >= 0; i--) {
 		if (slot->segments[i].ring == ring) {
 			slot->segments[i].count += n;
@@ -30,7 +32,7 @@ __noinline int segment_find_and_add(__u32 ring, __u32 n)
 	return 0;
 }
 
-/* `n` more are pending, of this ring. */
+/* `n` more completions of this ring are pending. */
 static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32 n)
 {
 	struct segment *first = &slot->segments[0];
@@ -50,7 +52,7 @@ static __always_inline void segment_add(struct cpu_slot *slot, __u32 ring, __u32
 
 const volatile struct op_count no_ops = {};
 
-/* The sums of this key, created if missing; null: the map is full. */
+/* The sums of this key, created if missing; null if the map is full. */
 static __always_inline struct op_count *op_entry(__u32 ring, __u32 opcode)
 {
 	struct op_key key = { .ring = ring, .opcode = opcode & (OPCODES_MAX - 1) };
@@ -62,7 +64,7 @@ static __always_inline struct op_count *op_entry(__u32 ring, __u32 opcode)
 	return bpf_map_lookup_elem(&op_counts, &key);
 }
 
-/* A key without space counts for the other rings; null: the count is lost, and recorded as lost. */
+/* A key that does not fit is counted with the process's other rings; null: the count is lost, and recorded as lost. */
 static __always_inline struct op_count *op_sum(__u32 ring, __u32 opcode)
 {
 	struct op_count *sum = op_entry(ring, opcode);
@@ -74,7 +76,7 @@ static __always_inline struct op_count *op_sum(__u32 ring, __u32 opcode)
 	return sum;
 }
 
-/* Adds a CPU's part to the sums of this key. Returns whether there was space. */
+/* Adds a CPU's part to the sums of this key. Returns whether the map had space. */
 static __always_inline bool op_added(struct op_key *key, struct op_part *count)
 {
 	struct op_count *sum = op_entry(key->ring, key->opcode);
@@ -122,7 +124,7 @@ static __always_inline bool ring_added(__u32 ring, struct ring_count *count)
 	return true;
 }
 
-/* A key without space counts for the other rings, so that the sums stay correct. */
+/* A key that does not fit is counted with the process's other rings, so that the sums stay correct. */
 static __always_inline void op_put_away(struct op_key *key, struct op_part *count, struct cpu_slot *slot)
 {
 	if (op_added(key, count))
@@ -138,7 +140,7 @@ static __always_inline void ring_put_away(__u32 ring, struct ring_count *count, 
 		slot->losses[LOSS_COUNT]++;
 }
 
-/* The cell belongs to another key from now on. */
+/* Reassigns the cell to another key. */
 __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
 {
 	struct cpu_slot *slot = this_slot();
@@ -146,12 +148,12 @@ __noinline int op_cell_turns(__u32 place, __u32 ring, __u32 opcode)
 	struct op_key key = cell->key;
 	struct op_part count = cell->count;
 
-	/* A reader on another CPU never sees a count with the next key. */
+	/* A reader on another CPU must never see the old count under the new key. */
 	__builtin_memset(&cell->count, 0, sizeof(cell->count));
 	barrier();
 	cell->key.ring = ring;
 	cell->key.opcode = opcode;
-	/* Only a cell that was never used has no count. */
+	/* Only a cell that was never used has all-zero counts. */
 	if (count.requests | count.completions | count.unposted | count.punted_asked | count.punted_would_block | count.punted_drained)
 		op_put_away(&key, &count, slot);
 	return 0;
@@ -173,8 +175,8 @@ __noinline int ring_cell_turns(__u32 place, __u32 ring)
 	return 0;
 }
 
-/* Where the current thread counts of this ring and opcode: its CPU's alone, and plain additions do. Most events repeat one of the
- * last keys, and operations that a program uses beside each other have cells of their own (the numbers are chosen for that).
+/* The cell of this ring and opcode on the current CPU. Only this CPU writes to it, so plain additions suffice. Most events
+ * repeat a recent key. Opcodes that programs use together have different cells; their numbers are chosen for that.
  */
 static __always_inline struct op_part *op_of(__u32 ring, __u32 opcode, struct cpu_slot *slot)
 {

@@ -1,4 +1,4 @@
-/* The queue of completions that wait in one ring's CQ: the oldest first. */
+/* Queues of completions that wait in a ring's CQ, oldest first. */
 #ifndef IOTRAIL_LYING_H
 #define IOTRAIL_LYING_H
 
@@ -22,16 +22,16 @@ struct {
 	__type(value, struct cq_backlog);
 } cq_backlogs SEC(".maps");
 
-/* No check while there are none. On its own cache line: every submission reads it. */
+/* Number of queued completions: without any, nothing is checked. On its own cache line, because every submission reads it. */
 __u32 backlog_now __attribute__((aligned(64)));
 __u32 backlog_groups[CQ_BACKLOGS / LYING_GROUP] __attribute__((aligned(64)));
 __u64 stays_lost[STAY_LOSS_MAX];
 
-/* The next check of all queues: the first queue, and the time of the last check. */
+/* State of the check of all queues: the next queue, and the time of the last check. */
 __u32 backlog_cursor;
 __u32 backlog_jiffy;
 
-/* Submissions check completions that the program does not reap less and less often. */
+/* If the program does not reap, submissions check its queue less and less often. */
 struct backlog_pace {
 	__u32 skip;
 	__u32 next;
@@ -46,7 +46,7 @@ static __always_inline __u32 backlog_place(__u64 ring, __u32 way)
 	return ((ring >> 6) * 0x9E3779B97F4A7C15ull >> 56) + way & (CQ_BACKLOGS - 1);
 }
 
-/* The slot of the ring's queue. */
+/* The slot of the ring's queue, or NO_PLACE. */
 static __always_inline __u32 backlog_find(__u64 ring)
 {
 	for (int i = 0; i < LYING_WAYS; i++) {
@@ -59,8 +59,8 @@ static __always_inline __u32 backlog_find(__u64 ring)
 	return NO_PLACE;
 }
 
-/* A checker does not wait: the owner of the lock checks too, and may be the interrupted code. A writer waits a few
- * microseconds.
+/* A checker does not wait for the lock: its owner checks too, and may be the code that was interrupted. A writer spins for a
+ * few microseconds.
  */
 #define LYING_TRIES 256
 
@@ -95,7 +95,9 @@ static __always_inline void backlog_unlock(struct cq_backlog *q)
 	__sync_val_compare_and_swap(&q->busy, 1, 0);
 }
 
-/* If all slots are taken, a ring without queued completions gives up its slot: its next completions are sampled as if it had posted many. */
+/* If all slots are taken, reuses the slot of a ring without queued completions. The new ring starts as if it had posted
+ * many, so only a share of its completions is sampled.
+ */
 __noinline __u32 backlog_find_or_make(__u64 ring)
 {
 	__u32 found = backlog_find(ring);
@@ -151,7 +153,7 @@ struct leaving {
 	__u32 left;
 };
 
-/* The oldest one is finished if the head has passed it. */
+/* Reports and removes the oldest completion if the head has passed it. */
 static int backlog_leaves(__u32 i, struct leaving *leaving)
 {
 	struct cq_backlog *q = leaving->queue;
@@ -165,7 +167,7 @@ static int backlog_leaves(__u32 i, struct leaving *leaving)
 		stay->not_yet_ns = q->looked_ns > l->posted_ns ? q->looked_ns : l->posted_ns;
 		stay->gone_ns = leaving->gone_ns;
 		stay->due_ns = l->posted_ns;
-		/* A completion that ends a wait did not have to wait for others. */
+		/* A completion that ends a wait did not wait for others. */
 		if (q->wanted && (__s32)(q->wanted_end - l->end) > 0)
 			stay->due_ns = 0;
 		else if ((__s32)(q->due_end - l->end) > 0 && q->due_ns > l->posted_ns)
@@ -187,7 +189,7 @@ static int backlog_leaves(__u32 i, struct leaving *leaving)
 	return 0;
 }
 
-/* The completions that were reaped, or all: nothing is kept of a finished episode. */
+/* Removes the reaped completions (all if `gone_ns` is 0). An empty queue keeps no state of the previous episode. */
 static __always_inline void backlog_leave(struct cq_backlog *q, __u32 place, __u64 gone_ns, __u32 head)
 {
 	struct leaving leaving = { .queue = q, .gone_ns = gone_ns, .head = head };

@@ -1,13 +1,13 @@
-/* Creation of rings with their flags: one event per ring, none per request. */
+/* Reports created rings and their flags: one event per ring, none per request. */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
-/* The reader's PID namespace: its inode. */
+/* Inode of the reader's PID namespace. */
 const volatile __u32 reader_ns = 0;
 
-/* Maximum kept rings; further ones are counted. */
+/* Maximum number of recorded rings; further rings are only counted. */
 #define CREATED_MOST 4096
 /* include/linux/pid_namespace.h */
 #define MAX_PID_NS_LEVEL 32
@@ -46,7 +46,7 @@ struct task_struct___created {
 
 #pragma clang attribute pop
 
-/* The process's ID in the reader's namespace. */
+/* PID of the process in the reader's namespace. */
 static __always_inline __u32 number_there(struct task_struct *leader)
 {
 	struct pid *pid = BPF_CORE_READ((struct task_struct___created *)leader, thread_pid);

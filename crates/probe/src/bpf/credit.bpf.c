@@ -6,7 +6,7 @@ enum whose {
 	WATCHED,
 };
 
-/* Direct I/O's own callback identifies the interface, and the structure around it the request. */
+/* The completion callback of direct I/O identifies the interface; the kiocb is embedded in the request. */
 static __always_inline enum whose whose_kiocb(struct kiocb *iocb)
 {
 	__u64 callback = iocb ? (__u64)BPF_CORE_READ(iocb, ki_complete) : 0;
@@ -47,14 +47,14 @@ static long credit_next_bio(__u32 i, struct bios *bios)
 	return 0;
 }
 
-/* A request to a device ends in an interrupt that is not attributed yet. */
+/* A block request completes in an interrupt that is not attributed yet. */
 static __noinline int credit_request(struct request *rq)
 {
 	struct cpu_slot *slot = this_slot();
 	struct bios bios = { .next = BPF_CORE_READ(rq, bio) };
 
 	if (nvme_end_io_address && (__u64)BPF_CORE_READ(rq, end_io) == nvme_end_io_address) {
-		/* Its command is first in the request of io_uring's. */
+		/* The command of an io_uring request is the request's first member. */
 		if (watched_request(BPF_CORE_READ(rq, end_io_data)))
 			credit(slot);
 		return 0;
@@ -72,7 +72,7 @@ int BPF_PROG(credit_block, struct request *rq)
 	return creditable(slot) ? credit_request(rq) : 0;
 }
 
-/* Devices without their own requests (device mapper, md, …). */
+/* For devices that complete bios without requests (device mapper, md, …). */
 SEC("tp_btf/block_bio_complete")
 int BPF_PROG(credit_bio, void *queue, struct bio *bio)
 {
@@ -83,7 +83,7 @@ int BPF_PROG(credit_bio, void *queue, struct bio *bio)
 	return 0;
 }
 
-/* A poll's wake-up: by a packet, for example. */
+/* A poll wake-up, by a network packet for example. */
 SEC("tp_btf/io_uring_task_add")
 int BPF_PROG(credit_poll, struct io_kiocb *req, int mask)
 {

@@ -1,5 +1,6 @@
-/* Device interrupts of the traced processes: those in which their I/O ended. A line's interrupts end the I/O of any process,
- * so the events in the handler count, or in a softirq that it raised. Each run of a handler is attributed once.
+/* Attributes device interrupts to the traced processes whose I/O they complete. A line's interrupts complete the I/O of any
+ * process, so an interrupt counts only if I/O of a traced process ends in its handler or in a softirq that the handler
+ * raised. Each handler run is attributed at most once.
  */
 #ifndef IOTRAIL_CREDIT_H
 #define IOTRAIL_CREDIT_H
@@ -18,7 +19,7 @@ const volatile __u64 io_complete_polled_address = 0; /* io_complete_rw_iopoll */
 
 __noinline int count_credit(__u32 line);
 
-/* The run of a handler that causes the current activity: its line + 1 (0: none), and its serial number. */
+/* The handler run that causes the current activity: its line + 1 (0: none) and its serial number. */
 static __always_inline __u32 handler_here(struct cpu_slot *slot, __u32 *serial)
 {
 	if (slot->in_irq) {
@@ -38,7 +39,7 @@ static __always_inline bool credited(struct cpu_slot *slot, __u32 serial)
 	return slot->credited[serial & (CREDITS_MAX - 1)] == serial;
 }
 
-/* The current device interrupt is not attributed yet. */
+/* Whether the current device interrupt is not attributed yet. */
 static __always_inline bool creditable(struct cpu_slot *slot)
 {
 	__u32 serial;
@@ -58,7 +59,7 @@ static __always_inline void credit(struct cpu_slot *slot)
 	count_credit(line - 1);
 }
 
-/* The kiocb of a bio's direct I/O; or null, and the thread that waits for it, if any. Neither: unknown. */
+/* The kiocb of a bio's direct I/O; otherwise null and, if known, the thread that waits for the bio. */
 static __always_inline struct kiocb *kiocb_of(struct bio *bio, struct task_struct **waiter)
 {
 	__u64 end = (__u64)BPF_CORE_READ(bio, bi_end_io);
@@ -72,7 +73,7 @@ static __always_inline struct kiocb *kiocb_of(struct bio *bio, struct task_struc
 			return BPF_CORE_READ(dio, iocb);
 		*waiter = BPF_CORE_READ(dio, submit.waiter);
 	} else if (end == blkdev_end_io_async_address || end == blkdev_end_io_address) {
-		/* A single bio is embedded in it; several point to it. */
+		/* A single bio is embedded in the structure; several bios point to it. */
 		struct blkdev_dio *dio = end == blkdev_end_io_address ?
 						 BPF_CORE_READ(bio, bi_private) :
 						 (void *)bio - bpf_core_field_offset(struct blkdev_dio, bio);
@@ -84,7 +85,7 @@ static __always_inline struct kiocb *kiocb_of(struct bio *bio, struct task_struc
 	return 0;
 }
 
-/* The bios of a request to a device: as many as were merged. */
+/* Upper bound for the bios merged into one block request. */
 #define BIOS_MAX 4096
 
 struct bios {
@@ -117,8 +118,8 @@ static __always_inline bool watched_request(struct io_kiocb *req)
 	return watched_by_address(BPF_CORE_READ(req, tctx, task));
 }
 
-/* A traced thread woken by a device waits for its I/O there if it is an io_uring kernel thread, or is in the call that waits for
- * completions. Other waits (for a socket, or for space in the device's queue while it submits) are not I/O of the interface.
+/* Whether a traced thread woken by a device was waiting for I/O: it is an io_uring kernel thread, or is in the call that
+ * waits for completions. Other waits (for a socket, or for a free tag while it submits) are not the interface's I/O.
  * `state`: null for a thread that has never waited.
  */
 static __always_inline bool waits_for_io(struct task_struct *task, const struct thread_state *state)
@@ -136,7 +137,7 @@ static __always_inline bool waits_for_io(struct task_struct *task, const struct 
 		return true;
 	case NR_pread64:
 	case NR_pwrite64: {
-		/* glibc's helpers. */
+		/* glibc's POSIX AIO helper threads. */
 		__u64 address = task->tgid;
 		return following && bpf_map_lookup_elem(&ring_numbers, &address);
 	}
@@ -144,8 +145,8 @@ static __always_inline bool waits_for_io(struct task_struct *task, const struct 
 	return false;
 }
 
-/* Task work ran on the way back from an interrupt. Such a ring's is run at once, so it was added in the interrupt if that ended I/O of
- * which it can't be told whose it is: a read into the page cache, say. With the other rings' it may be older.
+/* Task work ran on return from an interrupt. Without COOP_TASKRUN and DEFER_TASKRUN it runs immediately, so the interrupt
+ * added it if it ended unattributable I/O (a page-cache read, for example). With these flags the task work may be older.
  */
 static __always_inline void credit_return(struct io_uring_task *tctx, struct cpu_slot *slot)
 {

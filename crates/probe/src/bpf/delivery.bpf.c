@@ -1,8 +1,8 @@
-/* Delivery paths: the event of a task-work run comes after the completions that the run posted. So of the pending
- * completions, the last `items` were posted by this run, and the earlier ones inline, during submission.
+/* Delivery paths. The event of a task work run comes after the completions that the run posted. So the last `items` of the
+ * pending completions belong to this run, and the earlier ones were posted inline, during submission.
  */
 
-/* Into the map. A key without space counts for the other rings: its delivery path is still known. */
+/* Adds to the map. A key that does not fit is counted with the process's other rings, so that its delivery path is still known. */
 static __always_inline void deliver(struct delivery_key *key, __u64 n, struct cpu_slot *slot)
 {
 	if (add(&deliveries, key, n))
@@ -44,7 +44,7 @@ static __always_inline void ran(__u64 items, bool all, void *tctx)
 		if (items >> i)
 			batch = i;
 	slot->run_batch[batch & 15]++;
-	/* SQPOLL threads run task work hundreds of times per I/O; the thread identifies their completions. */
+	/* SQPOLL threads run task work hundreds of times per I/O. Their completions are identified by the thread. */
 	if (task->flags & PF_IO_WORKER) {
 		if (following && slot->trails)
 			trails_end(0, 0, items, slot);
@@ -56,7 +56,9 @@ static __always_inline void ran(__u64 items, bool all, void *tctx)
 	__u64 pending = slot->pending;
 	__u64 carried = items < pending && !all ? items : pending;
 	if (following) {
-		/* An item may post many completions (multishot). Completions of requests that were not submitted since cannot be inline. */
+		/* An item may post many completions (multishot). Completions of requests that were not submitted since the
+		 * last run cannot be inline.
+		 */
 		if (pending > slot->submitted && pending - slot->submitted > carried)
 			carried = pending - slot->submitted;
 		slot->submitted = 0;
@@ -83,7 +85,7 @@ static __always_inline void ran(__u64 items, bool all, void *tctx)
 		key.carrier = BY_RUN_AT_RETURN;
 		key.entry = entry.address;
 		key.waker = fired_in((struct pt_regs *)bpf_task_pt_regs(task), &key.waker_nr, slot);
-		/* Used only when the entry is a device interrupt's. */
+		/* Only used if the kernel entry is a device interrupt. */
 		key.nr = key.waker == WAKER_IRQ ? key.waker_nr + 1 : slot->last_irq;
 	} else if (entry.finished) {
 		key.carrier = BY_RUN_AT_EXIT;
@@ -94,7 +96,7 @@ static __always_inline void ran(__u64 items, bool all, void *tctx)
 		if (in_enter && slot->slept) {
 			key.carrier = BY_RUN_AFTER_SLEEP;
 			key.waker = slot->waker;
-			/* Neither waker was observed. */
+			/* Neither wake-up was observed. */
 			key.waker_nr = slot->waker ? slot->waker_nr : 0;
 			key.waker_cpu = slot->waker ? slot->waker_cpu : 0;
 			slot->slept = 0;
@@ -105,7 +107,7 @@ static __always_inline void ran(__u64 items, bool all, void *tctx)
 		count_delivery(&key, carried);
 		return;
 	}
-	/* By ring: its first `left` completions were posted inline. */
+	/* Per ring, the first `left` completions were posted inline. */
 	__u64 left = pending - carried;
 	for (int i = 0; i < SEGMENTS_MAX; i++) {
 		struct segment *s = &slot->segments[i];
@@ -134,8 +136,8 @@ int BPF_PROG(delivery_task_work_run, void *tctx, unsigned int count)
 	return UNDISTURBED(delivery_task_work_run_(tctx, count));
 }
 
-/* DEFER_TASKRUN's own list. If the kernel loops over it again, it reports only the count of the last loop
- * (__io_run_local_work assigns it again, 6.1 to 6.18 at least): then all pending completions count as this run's.
+/* Run of DEFER_TASKRUN's own list. If the kernel loops over the list, it reports only the count of the last loop
+ * (__io_run_local_work overwrites it, in 6.1 to 6.18 at least). All pending completions then count as this run's.
  */
 static __always_inline int delivery_local_work_run_(void *ring, int count, unsigned int loops)
 {
@@ -150,8 +152,8 @@ int BPF_PROG(delivery_local_work_run, void *ring, int count, unsigned int loops)
 	return UNDISTURBED(delivery_local_work_run_(ring, count, loops));
 }
 
-/* The current thread begins to wait: from here on a sleep is a sleep for completions, not one of the submission's. `wants`: the
- * completions that it waits for, those in the queue included.
+/* The current thread begins to wait: its next sleep is a wait for completions, not part of a submission. `wants`: how many
+ * completions it waits for, including those in the queue.
  */
 static __always_inline void wait_begins(__u64 ring, __u32 wants, __u32 tid, bool by_loop, struct cpu_slot *slot)
 {
@@ -159,7 +161,7 @@ static __always_inline void wait_begins(__u64 ring, __u32 wants, __u32 tid, bool
 		record_plain(EVENT_WAIT, tid, slot);
 	if (slot->busy_since)
 		busy_poll_ends(bpf_get_current_task_btf());
-	/* No run is in progress here. */
+	/* No task work run is in progress here. */
 	all_inline();
 	if (some_lie() || (reaps_asked && counting && wants > 1))
 		backlog_waits(ring, wants);
@@ -190,8 +192,8 @@ int BPF_PROG(delivery_cqring_wait, void *ring, int min_events)
 	return UNDISTURBED(delivery_cqring_wait_(ring, min_events));
 }
 
-/* A ring that a BPF program drives has no such event. When its thread goes to sleep, the ring shows whether it waits for completions. A wait
- * without a sleep is not observed.
+/* A BPF-driven ring has no wait event. When its thread goes to sleep, the ring shows whether the thread waits for
+ * completions. A wait without a sleep is not observed.
  */
 static __noinline int loop_sleeps(struct task_struct *task)
 {

@@ -1,7 +1,7 @@
-/* The file of a traced request, and the last component of its name, once per file: requests that are not traced
- * cost nothing. The kernel looks up a request's file when it issues it (io_assign_file), by descriptor or by index,
- * and releases it only after its completion is posted (io_free_batch_list). It is read then, or earlier if the request may
- * never get there.
+/* The file of a traced request, and the last component of its name, sent once per file. Untraced requests have no overhead.
+ * The kernel looks up the file when it issues the request (io_assign_file), by descriptor or by index, and releases it only
+ * after posting the completion (io_free_batch_list). The probe reads the file at completion, or earlier if the request may
+ * never complete.
  */
 #ifndef IOTRAIL_FILES_H
 #define IOTRAIL_FILES_H
@@ -10,7 +10,7 @@
 
 const volatile struct file_name file_name_layout = {}; /* as trail_layout */
 
-/* Files whose names were sent. An evicted file is sent again. */
+/* Files whose names were sent. After an eviction, the name is sent again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1); /* 4096 if requests are traced */
@@ -18,7 +18,7 @@ struct {
 	__type(value, __u32);
 } files_named SEC(".maps");
 
-/* The last files of each CPU: most requests go to a few files. */
+/* Each CPU's last files: most requests use a few files. */
 #define FILES_NEAR 8 /* power of two: it masks an index */
 
 struct files_near {
@@ -38,7 +38,7 @@ __noinline int name_file(__u32 index)
 	if (bpf_map_lookup_elem(&files_named, &key))
 		return 0;
 	struct file_name *out = bpf_ringbuf_reserve(&trails_out, sizeof(*out), 0);
-	/* The next request retries. */
+	/* The next request for this file retries. */
 	if (!out)
 		return 0;
 	out->key = key;
@@ -57,7 +57,7 @@ __noinline int look_at_file(__u32 index)
 {
 	struct trail *trail = trail_at(index);
 
-	/* A cancellation has its target there. */
+	/* A cancellation stores its target there. */
 	if (!trail || trail->file & FILE_SEEN || trail->opcode == IORING_OP_ASYNC_CANCEL)
 		return 0;
 	struct io_kiocb *request = (struct io_kiocb *)trail->request;
@@ -92,7 +92,7 @@ __noinline int look_at_file(__u32 index)
 	return 0;
 }
 
-/* The file as the program named it: the request has this until it has a result. */
+/* The program's descriptor or index of the file, which the request keeps until it has a result. */
 static __always_inline void file_named_by(struct io_kiocb *req, struct trail *trail)
 {
 	trail->fd = req->cqe.fd;

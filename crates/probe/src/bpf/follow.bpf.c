@@ -1,4 +1,4 @@
-/* Other io_uring events: rings created, requests handed to io-wq, overflows, failed chains, polls. */
+/* Other io_uring events: created rings, io-wq punts, overflows, failed chains, polls. */
 #include "stages.h"
 
 static __always_inline int follow_create_(int fd, void *ring, __u32 sq_entries, __u32 cq_entries, __u32 setup_flags)
@@ -81,7 +81,9 @@ static int overflow_is(__u32 i, struct overflow_search *search)
 #define OVERFLOW_NEAR 32
 #define OVERFLOW_FAR (1 << 16)
 
-/* The event does not name the request. It is in the list of requests whose completions the kernel is posting, after the last one. */
+/* The event does not name the request. The request follows the last posted one in the list of requests whose completions the
+ * kernel is posting.
+ */
 static __noinline __u64 overflowed_request(struct io_ring_ctx *ring, __u64 user_data, __s32 result)
 {
 	struct cpu_slot *slot = this_slot();
@@ -104,7 +106,7 @@ static __noinline __u64 overflowed_request(struct io_ring_ctx *ring, __u64 user_
 	return search.found;
 }
 
-/* IORING_REGISTER_RESIZE_RINGS (6.13) changes them. */
+/* IORING_REGISTER_RESIZE_RINGS (6.13) changes the sizes. */
 static __noinline int sizes_of(struct io_ring_ctx *ring, __u32 number)
 {
 	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &number);
@@ -116,7 +118,7 @@ static __noinline int sizes_of(struct io_ring_ctx *ring, __u32 number)
 	return 0;
 }
 
-/* A completion that finds the queue full has only this event, both now and when it is flushed. */
+/* A completion that finds the queue full has only this event, now and when it is flushed. */
 static __always_inline int follow_overflow_(void *address, __u64 user_data, __s32 result, __u32 cqe_flags)
 {
 	struct io_ring_ctx *ring = address;
@@ -124,7 +126,7 @@ static __always_inline int follow_overflow_(void *address, __u64 user_data, __s3
 
 	if (!counting)
 		return 0;
-	/* A completion that announces more belongs to a request that is in no list. */
+	/* A completion with IORING_CQE_F_MORE belongs to a request that is in no list. */
 	__u64 request = cqe_flags & IORING_CQE_F_MORE ? 0 : overflowed_request(ring, user_data, result);
 	posted(ring, false, (void *)request, user_data, result, cqe_flags, false);
 	if (slot->current == CURRENT_UNSEEN)
@@ -146,7 +148,7 @@ int BPF_PROG(follow_overflow, void *address, __u64 user_data, __s32 result, __u3
 	return UNDISTURBED(follow_overflow_(address, user_data, result, cqe_flags));
 }
 
-/* If the head of a chain fails, the chain is cancelled. If the head requested no completion on success, the others have none. */
+/* If the head of a chain fails, the kernel cancels the rest. If the head has IOSQE_CQE_SKIP_SUCCESS, the others post no completion. */
 static __always_inline int follow_chain_failed_(struct io_kiocb *head, struct io_kiocb *link)
 {
 	__u32 index;
@@ -199,7 +201,7 @@ int BPF_PROG(follow_poll_arm, struct io_kiocb *req)
 	return UNDISTURBED(follow_poll_arm_(req));
 }
 
-/* The poll's wake-up: only requests that wait in a poll have this event. */
+/* A poll wake-up: only requests that wait in a poll have this event. */
 static __always_inline int follow_task_add_(struct io_kiocb *req, int mask)
 {
 	__u32 index, nr;
@@ -208,8 +210,8 @@ static __always_inline int follow_task_add_(struct io_kiocb *req, int mask)
 
 	if (!trail)
 		return 0;
-	/* A multishot request that has had its share of a run, which is not over, and queues itself once more (IOU_REQUEUE, Linux
-	 * 6.8 and later): nobody woke it.
+	/* A multishot request that used up its share of the current run requeues itself (IOU_REQUEUE, Linux 6.8 and later).
+	 * Nothing woke it.
 	 */
 	if (!mask && trail->shots && slot->trails && slot->tid == trail->tid && context_of(slot, &nr) == WAKER_OTHER)
 		return 0;

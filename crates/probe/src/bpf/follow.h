@@ -1,5 +1,5 @@
-/* Traces other programs: counts by ring and opcode, and selected requests from their submission to the delivery path of
- * their completion (a trail each). Only if `following`.
+/* Traces other programs: counts by ring and opcode, and one trail per selected request, from its submission to the delivery
+ * path of its completion. Only if `following`.
  */
 #ifndef IOTRAIL_FOLLOW_H
 #define IOTRAIL_FOLLOW_H
@@ -8,8 +8,8 @@
 #include "rings.h"
 #include "counts.h"
 
-/* A traced request is finished: it is sent, and its slot is free. By slot, since another thread may have a
- * completed one of the same address.
+/* Sends the trail of a finished request and frees its slot. Identified by slot, since another thread may have a completed
+ * request at the same address.
  */
 static __always_inline void trail_end(struct trail *trail, __u32 index, struct cpu_slot *slot)
 {
@@ -52,9 +52,7 @@ static int trail_ends(__u32 i, struct ending *ending)
 	return 0;
 }
 
-/* Ends the completed trails of the current thread. A helper's loop, since the verifier walks through a loop of C's once for
- * each of its turns.
- */
+/* Ends the completed trails of the current thread. Uses bpf_loop, because the verifier walks through a C loop once per iteration. */
 static __always_inline void trails_end(struct delivery_key *key, __u64 inlined, __u32 items, struct cpu_slot *slot)
 {
 	struct ending ending = { .key = key, .inlined = inlined, .items = items, .next = slot->trails };
@@ -63,7 +61,7 @@ static __always_inline void trails_end(struct delivery_key *key, __u64 inlined, 
 	bpf_loop(TRAILS_WAITING_MAX, trail_ends, &ending, 0);
 }
 
-/* What is pending on the current thread was posted inline. */
+/* All pending completions of the current thread were posted inline. */
 __noinline int all_inline(void)
 {
 	struct cpu_slot *slot = this_slot();
@@ -86,13 +84,13 @@ __noinline int all_inline(void)
 	return 0;
 }
 
-/* A process that uses io_uring or aio is traced from then on, if all processes are requested. */
+/* In a trace of all processes, starts to trace a process at its first use of io_uring or aio. */
 __noinline int adopt(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 tgid = task->tgid;
 
-	/* Kernel threads work on behalf of others. */
+	/* Kernel threads work on behalf of other processes. */
 	if (tgid == own_tgid || task->flags & PF_KTHREAD)
 		return 0;
 	struct process_info info = { .leader = (__u64)task->group_leader };

@@ -1,4 +1,4 @@
-/* State of rings, their counts, and traced requests. */
+/* State of rings and traced requests, and the rings' counts. */
 #ifndef IOTRAIL_FOLLOWED_H
 #define IOTRAIL_FOLLOWED_H
 
@@ -16,10 +16,10 @@ __u32 rings_numbered; /* of them, those with their own number */
 __u32 rings_gone;     /* of these, those that are closed */
 __u32 rings_swept;    /* and removed from the maps by user space, which is the only writer */
 
-/* Maximum rings with their own number at one time, including those that are not removed yet; set with the maps' sizes. */
+/* Maximum number of numbered rings at a time, including closed rings that are not swept yet; set together with the map sizes. */
 const volatile __u32 rings_max = 1;
 
-/* If requests are not traced, these have one entry. */
+/* These maps have one entry if requests are not traced. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -60,7 +60,7 @@ struct {
 	__type(value, __u64);
 } errnos SEC(".maps");
 
-/* Counted when they are selected: some have no completion, or one that cannot be attributed to them. */
+/* Counted at selection, because some requests post no completion, or one that cannot be attributed to them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -69,7 +69,7 @@ struct {
 	__type(value, __u64);
 } batches SEC(".maps");
 
-/* State of a request with several completions, by its user data: all completions except the last name only that. */
+/* State of a multishot request, keyed by user data: all its completions except the last carry only that. */
 struct many_key {
 	__u64 user_data;
 	__u32 ring;
@@ -91,7 +91,7 @@ struct {
 	__type(value, struct many);
 } many SEC(".maps");
 
-/* Requests whose completion found the queue full, and which may still have a slot among the traced ones. */
+/* Requests whose completion found the queue full, and that may still occupy a trail slot. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -112,7 +112,7 @@ struct worker {
 	__u32 pad;
 };
 
-/* Live ones of them. */
+/* Number of live trails. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -121,7 +121,7 @@ struct {
 	__type(value, struct worker);
 } workers SEC(".maps");
 
-/* The traced requests by address: a bucket is one cache line, searched completely. */
+/* Traced requests by address. A bucket is one cache line, which a lookup searches completely. */
 #define BUCKETS 4096
 #define WAYS 8
 
@@ -145,7 +145,7 @@ struct {
 
 __u32 followed_now; /* requests in the table: no lookup while there are none */
 
-/* The same for bios of the block layer, each with its trail. */
+/* The same table for bios, each with its trail. */
 struct bio_bucket {
 	__u64 tags[WAYS];
 	__u32 trails[WAYS];

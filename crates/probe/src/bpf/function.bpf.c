@@ -1,5 +1,6 @@
-/* Events without a tracepoint, or without one in older kernels: probes on the kernel's own functions, if it allows them. The function
- * differs between kernels and is set at load; so is the method: at its entry (fentry), otherwise by a kprobe.
+/* Events that have no tracepoint, or none in older kernels: probes on kernel functions, if the kernel allows them. User
+ * space selects the function for this kernel and the method when it loads the object: at function entry (fentry), otherwise
+ * a kprobe.
  */
 #define FUNCTION(name, called)                                          \
 	SEC("fentry")                                                   \
@@ -13,7 +14,7 @@
 		return called(regs, (const void *)argument(regs, 1));   \
 	}
 
-/* Task work is added for a request: of several times, the last one before its completion counts. */
+/* Task work is added for a request. If this happens several times, the last one before the completion counts. */
 static __always_inline int work_added(void *context, const void *request)
 {
 	__u32 index;
@@ -34,8 +35,9 @@ FUNCTION(queue_added_deferred, work_added)
 const volatile __u64 resched_sender = 0; /* its address */
 #define SENDER_BYTES 16 /* maximum distance of the return address of the probe's own call */
 
-/* A reschedule IPI, for kernels without a tracepoint. As for the tracepoint, its site is the caller of the function that requests
- * it (`kick_process`, say): the second return address above the sender itself. Below that one there may be the probe's own.
+/* A reschedule IPI, for kernels without its tracepoint. As with the tracepoint, the site is the caller of the requesting
+ * function (`kick_process`, for example): the second return address above the sender. The probe's own return address may
+ * come first.
  */
 static __always_inline int resched_sent(void *context, const void *to_cpu)
 {
@@ -53,7 +55,7 @@ static __always_inline int resched_sent(void *context, const void *to_cpu)
 
 FUNCTION(interrupt_resched_sent, resched_sent)
 
-/* The target of the next kick from this CPU, if one is sent: only kick_process knows it. */
+/* Target of this CPU's next kick, if kick_process sends one: only its argument names the target. */
 static __always_inline int kick_asked_for(void *context, const void *task)
 {
 	struct cpu_slot *slot = this_slot();
@@ -66,7 +68,7 @@ static __always_inline int kick_asked_for(void *context, const void *task)
 
 FUNCTION(kick_asked, kick_asked_for)
 
-/* Native aio's own callback, for kernels without a tracepoint at the end of a file system's direct I/O. */
+/* Native aio's completion callback, for kernels without a tracepoint at the end of a file system's direct I/O. */
 static __always_inline int aio_called(void *context, const void *iocb)
 {
 	if (!not_counting())
@@ -76,7 +78,7 @@ static __always_inline int aio_called(void *context, const void *iocb)
 
 FUNCTION(aio_called_back, aio_called)
 
-/* The same of io_uring's reads and writes. */
+/* The same for io_uring's reads and writes. */
 static __always_inline int rw_called(void *context, const void *iocb)
 {
 	return direct_io_ended((struct kiocb *)iocb);
@@ -84,10 +86,10 @@ static __always_inline int rw_called(void *context, const void *iocb)
 
 FUNCTION(block_called_back, rw_called)
 
-/* include/linux/mm_types.h: the program's own doing, in user mode. */
+/* include/linux/mm_types.h: the fault came from user mode. */
 #define FAULT_FLAG_USER (1 << 6)
 
-/* A page fault of a program, for kernels without a tracepoint (arm64). A retried fault has the same registers. */
+/* A page fault of a program, for kernels without a tracepoint (arm64). A retry of the fault has the same registers. */
 static __always_inline int page_faults_(__u64 flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -101,11 +103,11 @@ static __always_inline int page_faults_(__u64 flags)
 	return mode_page_fault_();
 }
 
-/* Its third argument: flags. */
+/* The flags are the third argument. */
 SEC("fentry")
 int page_faulted(__u64 *args)
 {
-	/* Always preemptible, as no program on a tracepoint was (kernel/bpf/trampoline.c). */
+	/* Trampolines always run with preemption enabled, unlike programs on tracepoints in older kernels (kernel/bpf/trampoline.c). */
 	return HELD(true, page_faults_(args[2]));
 }
 

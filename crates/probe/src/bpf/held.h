@@ -1,9 +1,9 @@
-/* Programs that disable preemption. */
+/* Disables preemption around a program. */
 #ifndef IOTRAIL_HELD_H
 #define IOTRAIL_HELD_H
 
-/* If programs on tracepoints can be preempted (7.x: their guard is SRCU), another traced thread could find the same
- * program running on this CPU, and its event would be missed: programs in thread context disable preemption while they run.
+/* If tracepoint programs are preemptible (7.x, where SRCU protects them), another traced thread could enter a program that
+ * is already running on this CPU, and its event would be missed. Programs in thread context therefore disable preemption.
  */
 const volatile bool preemptible = false;
 

@@ -1,6 +1,6 @@
-/* Interrupts by vector and CPU, and those that hit a watched thread. */
+/* Counts interrupts by vector and CPU, and those that interrupt a traced thread. */
 
-/* Preallocated: allocating an entry interrupts this CPU (irq work), and that interrupt would be counted here. */
+/* Preallocated, because an allocation raises irq work on this CPU, and that interrupt would be counted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -15,8 +15,8 @@ struct {
 	__type(value, __u64);
 } returns SEC(".maps");
 
-/* An interrupt over a watched thread returns to user mode if it is itself the outermost entry; Rust compares the entry with what
- * was done. `line`: of a device's, + 1.
+/* An interrupt of a traced thread returns to user mode if it is the outermost entry itself. User space compares the entry
+ * with the observed action. `line`: device line + 1, or 0.
  */
 static __always_inline void count_return(struct task_struct *task, __u32 vector, __u32 line, struct cpu_slot *slot)
 {
@@ -36,8 +36,8 @@ static __always_inline void count_return(struct task_struct *task, __u32 vector,
 	ADD_CACHED(returns, last_return, key, 1, LOSS_INTERRUPT, slot);
 }
 
-/* A timer interrupt samples where the thread is, for its time on the CPU since its last sample: no other interrupt is added. At most once a
- * tick: the scheduler's count grows by the tick.
+/* The timer interrupt samples the thread's call site, weighted by its CPU time since the last sample, so that no interrupt
+ * is added. At most once per tick, the granularity of the scheduler's runtime.
  */
 static __always_inline void sample_site(struct task_struct *task)
 {
@@ -47,7 +47,7 @@ static __always_inline void sample_site(struct task_struct *task)
 
 	if (!account || ran == account->sited_ns)
 		return;
-	/* What it ran before it was met is not known. */
+	/* Its CPU time before the first sample is not attributed. */
 	ns = account->sited_ns ? ran - account->sited_ns : ran < site_tick_ns ? ran : site_tick_ns;
 	account->sited_ns = ran;
 	entry_of(task, &entry, false);
@@ -106,7 +106,9 @@ VECTOR(call_function, VEC_CALL_MANY)
 VECTOR(irq_work, VEC_IRQ_WORK)
 VECTOR(x86_platform_ipi, VEC_PLATFORM)
 
-/* Architectures whose IPIs are lines have one tracepoint for all (arch/arm64/kernel/smp.c): distinguished by the first letters of its text. */
+/* Architectures whose IPIs are lines have a single tracepoint for all of them (arch/arm64/kernel/smp.c). The first letters
+ * of its text distinguish them.
+ */
 static __always_inline __u32 vector_of_ipi(const char *reason)
 {
 	char says[9] = {};
@@ -131,7 +133,9 @@ int BPF_PROG(interrupt_from_cpu_exit, const char *reason)
 	return vector_exit();
 }
 
-/* Hyper-V's own timer has an entry without a tracepoint, and may share one with the bus. Timers that end at one time end in one interrupt. */
+/* Hyper-V's timer interrupt has no tracepoint, and may share an entry with the VMBus. Timers that expire at the same time
+ * belong to one interrupt.
+ */
 SEC("tp_btf/hrtimer_expire_entry")
 int BPF_PROG(interrupt_untraced_timer, void *timer, __s64 *now)
 {
@@ -153,10 +157,10 @@ int BPF_PROG(interrupt_untraced_timer, void *timer, __s64 *now)
 	return 0;
 }
 
-/* Reads the clock twice per interrupt: only if its time is requested. */
+/* Timing reads the clock twice per interrupt, so it is done only if requested. */
 const volatile bool spans_timed = false;
 
-/* Only this CPU writes there. */
+/* Only this CPU writes this entry. */
 static __always_inline struct irq_count *count_of_line(__u32 line, struct cpu_slot *slot)
 {
 	struct irq_key key = { .line = line, .cpu = bpf_get_smp_processor_id() };
@@ -172,7 +176,7 @@ static __always_inline struct irq_count *count_of_line(__u32 line, struct cpu_sl
 	return count;
 }
 
-/* Moves the slot's counts of its last line to the map. */
+/* Moves the slot's counts of the last line to the map. */
 static __always_inline void count_line(struct cpu_slot *slot)
 {
 	if (!slot->last_line_count.count)
@@ -188,7 +192,7 @@ static __always_inline void count_line(struct cpu_slot *slot)
 	__builtin_memset(&slot->last_line_count, 0, sizeof(slot->last_line_count));
 }
 
-/* See credit.h. Another line's handler may have run since this line's handler raised its softirq. */
+/* See credit.h. Another line's handler may have run since this line's handler raised the softirq. */
 __noinline int count_credit(__u32 line)
 {
 	struct cpu_slot *slot = this_slot();
@@ -203,7 +207,7 @@ __noinline int count_credit(__u32 line)
 	return 0;
 }
 
-/* `since` ends now; `line` as in the slot, + 1. Returns the duration. */
+/* Ends the interval that began at `since` and adds it to `line`, which is stored + 1. Returns the duration. */
 static __always_inline __u64 count_time(struct cpu_slot *slot, __u64 *since, __u32 line)
 {
 	__u64 began = *since;
@@ -214,7 +218,7 @@ static __always_inline __u64 count_time(struct cpu_slot *slot, __u64 *since, __u
 	__u64 spent = bpf_ktime_get_ns() - began;
 	if (not_counting() || !line)
 		return spent;
-	/* A count left in the slot would be attributed to the next line. */
+	/* Once the slot's count is moved, a time left there would go to the next line. */
 	if (slot->last_irq == line && slot->last_line_count.count) {
 		slot->last_line_count.spent_ns += spent;
 		return spent;
@@ -270,7 +274,7 @@ int BPF_PROG(interrupt_handler_exit, int irq, struct irqaction *action)
 	if (spans_timed) {
 		__u64 spent = count_time(slot, &slot->handler_since, irq + 1);
 
-		/* Its time in an interrupted softirq does not belong to that softirq. */
+		/* The handler's time is not part of the softirq that it interrupted. */
 		if (slot->softirq_since)
 			slot->softirq_since += spent;
 	}
@@ -288,14 +292,14 @@ int BPF_PROG(interrupt_softirq_raise, unsigned int number)
 	__u32 irq = slot->in_irq, vector = irq ? 0 : slot->in_vector, serial = slot->handlers;
 
 	if (!irq && !vector && slot->in_softirq) {
-		/* Work left over by it, or a consequence of it. */
+		/* The softirq continues its own work or a consequence of it. */
 		irq = slot->raiser.irq;
 		vector = slot->raiser.vector;
 		serial = slot->raiser.serial;
 	} else if (!irq && !vector) {
 		irq = line_of_thread(&serial);
 	}
-	/* It may have been raised by a thread too: then the causes in one run cannot be separated. */
+	/* A thread may have raised it too. The causes within one run cannot be separated. */
 	if (raiser->pending && (!raiser->irq != !irq || raiser->vector != vector))
 		irq = vector = 0;
 	raiser->irq = irq;

@@ -1,4 +1,4 @@
-/* The single object: its parts share the slots and the filter in state.h, so they are one translation unit. */
+/* The main object. Its parts share the slots and the filter in state.h, so they are one translation unit. */
 #include "state.h"
 #include "threaded.h"
 #include "recording.h"

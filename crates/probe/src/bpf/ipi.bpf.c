@@ -1,4 +1,4 @@
-/* Interprocessor interrupts that are sent, and those among them for a traced thread. */
+/* Counts IPIs sent, and those for traced threads. */
 
 /* Preallocated, like `irqs`. */
 struct {
@@ -8,13 +8,12 @@ struct {
 	__type(value, __u64);
 } ipis SEC(".maps");
 
-/* An IPI belongs to the traced processes if it is a kick of one of their threads or wakes one, or if one of their threads sends it. A
- * thread sends IPIs with interrupts on: those that an interrupt sends while this runs for a thread's are missed, and counted as missed
- * (`recursion_misses`).
+/* An IPI belongs to the traced processes if it kicks or wakes one of their threads, or if one of their threads sends it.
+ * Threads send IPIs with interrupts enabled: an IPI sent by an interrupt that arrives while this program runs is missed, and
+ * counted as missed (`recursion_misses`).
  *
- * A kick is sent from one of these functions, for the thread that is current on the CPU it goes to. A thread is its CPU's current
- * one, and may be sent kicks, shortly before its switch-in is observed here. If kick_process can be probed, a kick is for the
- * thread that it was called for.
+ * One of these functions sends a kick, to the current thread of the target CPU. A thread becomes current, and may be kicked,
+ * shortly before its switch-in is observed here. If kick_process can be probed, the kick belongs to its argument instead.
  */
 const volatile struct function_extent kick_sites[KICK_SITES_MAX] = {};
 const volatile bool kick_is_probed = false;
@@ -23,7 +22,7 @@ const volatile __u64 wakes_address = 0; /* sched_ttwu_pending: work of a wake-up
 static __always_inline bool is_kick(__u64 site)
 {
 	for (int i = 0; i < KICK_SITES_MAX; i++)
-		/* A return address: one past the call, and past the end of the function if that is its last instruction. */
+		/* The return address is one past the call, and one past the function's end if the call is its last instruction. */
 		if (site - 1 - kick_sites[i].start < kick_sites[i].bytes)
 			return true;
 	return false;
@@ -39,7 +38,7 @@ static __always_inline bool ipi_may_concern_watched(__u32 to_cpu)
 	       slot->kicks_watched;
 }
 
-/* An IPI that may concern a traced thread. A reschedule IPI has no callback. */
+/* Counts an IPI that may concern a traced thread. A reschedule IPI has no callback. */
 static __always_inline int ipi_sent(__u32 to_cpu, __u64 site, __u64 callback)
 {
 	struct cpu_slot *slot = this_slot();
@@ -75,14 +74,14 @@ int BPF_PROG(interrupt_ipi_send, unsigned int cpu, unsigned long site, void *cal
 	return ipi_may_concern_watched(cpu) ? ipi_sent(cpu, site, address_at(callback, this_slot(), 3)) : 0;
 }
 
-/* Multiplied by the lowest set bit, the highest six bits differ for each bit. */
+/* The product with an isolated bit has a different value in its top six bits for each bit. */
 #define DE_BRUIJN 0x03f79d71b4cb0a89ULL
 static const __u8 de_bruijn_bits[64] = {
 	0,  1,	48, 2,	57, 49, 28, 3,	61, 58, 50, 42, 38, 29, 17, 4,	62, 55, 59, 36, 53, 51, 43, 22, 45, 39, 33, 30, 24, 18, 12, 5,
 	63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21, 44, 32, 23, 11, 46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9,	13, 8,	7,  6,
 };
 
-/* The first CPU of a mask. Without a branch per bit, all of which the verifier of 6.1 would follow. */
+/* The first CPU in a mask. Branch-free, because the 6.1 verifier would follow a branch per bit. */
 static __always_inline __u32 first_of(const struct cpumask *mask)
 {
 	for (int word = 0; word < IOTRAIL_MAX_CPUS / 64; word++) {
@@ -97,8 +96,8 @@ static __always_inline __u32 first_of(const struct cpumask *mask)
 
 const volatile struct function_extent ipi_senders[IPI_SENDERS_MAX] = {};
 
-/* The same for reschedule IPIs on kernels without their tracepoint, if the architecture has its own. The site is likewise
- * the caller of the function that requests it: the second return address above the outermost sender.
+/* The same for reschedule IPIs on kernels without that tracepoint, if the architecture has its own. The site is likewise the
+ * caller of the requesting function: the second return address above the outermost sender.
  */
 SEC("tp_btf/ipi_raise")
 int BPF_PROG(interrupt_ipi_raised, const struct cpumask *mask, const char *reason)

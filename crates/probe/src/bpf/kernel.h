@@ -1,5 +1,5 @@
-/* The few kernel types that the probes read, as CO-RE shadows: only the used members, relocated by BTF at load.
- * Smaller than a dumped vmlinux.h, and one header serves all kernels.
+/* The kernel types that the probes read, as CO-RE shadows: only the members in use, relocated by BTF at load time. Smaller
+ * than a dumped vmlinux.h, and one header serves all kernels.
  */
 #ifndef IOTRAIL_KERNEL_H
 #define IOTRAIL_KERNEL_H
@@ -120,7 +120,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 /* … IOSQE_CQE_SKIP_SUCCESS_BIT; the kernel clears it if the request fails. */
 #define REQ_F_CQE_SKIP (1U << 6)
 
-/* include/uapi/linux/eventpoll.h; a poll that has one completion */
+/* include/uapi/linux/eventpoll.h: a poll with a single completion */
 #define EPOLLONESHOT (1U << 30)
 
 /* include/uapi/linux/stat.h, include/uapi/linux/magic.h */
@@ -154,7 +154,7 @@ struct io_event {
 	__s64 res2;
 };
 
-/* fs/aio.c; mapped into the program's memory, events follow */
+/* fs/aio.c: mapped into the program's memory, followed by the events */
 struct aio_ring {
 	__u32 id;
 	__u32 nr;
@@ -162,7 +162,7 @@ struct aio_ring {
 	__u32 tail;
 };
 
-/* include/uapi/linux/io_uring.h; in memory that the program writes to. The last two bytes of the first entry are the tail. */
+/* include/uapi/linux/io_uring.h: in memory that the program writes to. The last two bytes of the first entry are the tail. */
 struct io_uring_buf {
 	__u64 addr;
 	__u32 len;
@@ -170,7 +170,7 @@ struct io_uring_buf {
 	__u16 resv;
 };
 #define BUF_RING_TAIL 14
-/* io_uring/kbuf.h: buffers are consumed in parts. */
+/* io_uring/kbuf.h: buffers may be consumed in parts. */
 #define IOBL_BUF_RING 1 /* since 6.12 */
 #define IOBL_INC 2
 
@@ -292,10 +292,10 @@ struct percpu_ref {
 	unsigned long percpu_count_ptr;
 };
 
-/* include/linux/percpu-refcount.h: the last user has let go of it. */
+/* include/linux/percpu-refcount.h: the last reference has been dropped. */
 #define PERCPU_REF_DEAD 2
 
-/* include/linux/io_uring_types.h: one queue's head and tail, in memory that the program writes to as well */
+/* include/linux/io_uring_types.h: head and tail of one queue, in memory that the program also writes to */
 struct io_uring {
 	u32 head;
 	u32 tail;
@@ -461,16 +461,16 @@ struct kiocb {
 	int ki_flags;
 };
 
-/* Of ki_flags: the read waits for a page to be read by other I/O (ki_waitq is valid). */
+/* Flag of ki_flags: the read waits for a page that other I/O is reading (ki_waitq is valid). */
 #define IOCB_WAITQ (1 << 19)
 
-/* The members of an io_kiocb for a read or write, from its start. */
+/* Members of an io_kiocb for a read or write, from its start. */
 struct io_rw {
 	u64 addr;
 	u32 len;
 };
 
-/* The same of a send. */
+/* The same for a send. */
 struct io_sr_msg {
 	u32 len; /* remaining bytes */
 	u32 done_io; /* bytes sent before, in parts */
@@ -478,17 +478,17 @@ struct io_sr_msg {
 	struct io_kiocb *notif; /* request of its notification */
 };
 
-/* The same of a notification. */
+/* The same for a notification. */
 struct io_notif_data {
 	bool zc_report;
 };
 
-/* The same of a message to another ring. */
+/* The same for a message to another ring. */
 struct io_msg {
 	u64 user_data; /* of the completion in the target ring */
 };
 
-/* The same of a command of the file's driver. */
+/* The same for a command to the file's driver. */
 struct io_uring_cmd {
 	u32 cmd_op;
 	u32 flags;
@@ -499,7 +499,7 @@ struct io_uring_reg_wait {
 	u32 min_wait_usec;
 };
 
-/* The same of a poll. */
+/* The same for a poll. */
 struct io_poll {
 	u32 events;
 };
@@ -544,11 +544,11 @@ struct blkdev_dio {
 
 #pragma clang attribute pop
 
-/* Typed reads of any address without a helper's call; since 6.2 (a35b9af4ec2c). */
+/* Typed reads of any address without a helper call, since 6.2 (a35b9af4ec2c). */
 extern void *bpf_rdonly_cast(const void *address, __u32 btf_id) __attribute__((section(".ksyms"), weak));
 
-/* A typed read without a helper call, if the kernel supports it. `pointer` is a variable: a member of one of our structures
- * would be looked up in the kernel's types.
+/* A typed read without a helper call, if the kernel supports it. `pointer` must be a variable: a member of one of our
+ * structures would be looked up in the kernel's types.
  */
 #define TYPED_READ(pointer, member)                                                                        \
 	(bpf_ksym_exists(bpf_rdonly_cast) ? bpf_core_cast((pointer), typeof(*(pointer)))->member          \

@@ -1,4 +1,4 @@
-/* Unregistered buffers: requests in flight keep theirs, and the program may not know (path/memory.rs). */
+/* Unregistered buffers: requests in flight still use them, which the program may not expect (path/memory.rs). */
 
 const volatile struct unregistered unregistered_layout = {}; /* as trail_layout */
 
@@ -26,7 +26,7 @@ static __noinline int resized(struct io_ring_ctx *ring)
 	return sizes_of(ring, ring_number(ring, slot));
 }
 
-/* By its operation and its error. */
+/* Counts a register call by operation and error. */
 static __noinline int registered(struct io_ring_ctx *ring, __u32 opcode, __s64 result)
 {
 	struct cpu_slot *slot = this_slot();
@@ -53,7 +53,7 @@ static __always_inline int memory_registered_(void *ring, __u32 opcode, __s64 re
 	return opcode == UNREGISTER_BUFFERS && !result ? unregistered(ring) : 0;
 }
 
-/* The call has returned. Before 6.13 it waits for the requests that use them. */
+/* The register call returned. Before 6.13 it waits for requests that use the buffers. */
 SEC("tp_btf/io_uring_register")
 int BPF_PROG(memory_registered, void *ring, unsigned int opcode, unsigned int files, unsigned int buffers, long result)
 {

@@ -1,6 +1,6 @@
 /* System calls of the traced threads. */
 
-/* Kernel time that has grown since the last call returned is of page faults, not of the next call. */
+/* Kernel time since the last call's return belongs to page faults, not to the next call. */
 static __always_inline void kernel_time_outside(struct task_struct *task, struct cpu_slot *slot)
 {
 	if (slot->stime_tid == (__u32)task->pid && slot->stime_since == costly_since)
@@ -26,8 +26,9 @@ int BPF_PROG(mode_page_fault, unsigned long address, struct pt_regs *regs, unsig
 	return UNDISTURBED(mode_page_fault_());
 }
 
-/* Whether the current thread is traced. The switch to it is missed if it comes from a thread for which no BPF program runs. Then the task
- * is checked, an untraced one once for all its consecutive calls. Its state is not loaded here: 6.1's verifier rejects that.
+/* Whether the current thread is traced. Its switch-in is missed if no BPF program ran for the previous thread. The task is
+ * then checked, an untraced one once for all its consecutive calls. Does not load the thread's state: the 6.1 verifier
+ * rejects that.
  */
 static __always_inline bool traced_caller(struct cpu_slot *slot)
 {
@@ -42,8 +43,8 @@ static __always_inline bool traced_caller(struct cpu_slot *slot)
 	return false;
 }
 
-/* Attached only if the load cannot count the system calls of its interface (the program costs time on each of them):
- * one event per call, on its way out.
+/* Attached only if the load cannot count its interface's system calls, since the program costs time on each call. One event
+ * per call, at its exit.
  */
 static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 {
@@ -51,7 +52,7 @@ static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 	long nr = syscall_nr(regs);
 
 	slot->costly++;
-	/* Most calls. */
+	/* The most frequent case. */
 	if (following && nr == NR_io_uring_enter) {
 		bool traced = traced_caller(slot);
 		slot->waiting = slot->slept = 0;

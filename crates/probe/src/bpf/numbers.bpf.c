@@ -1,13 +1,13 @@
-/* IDs of a task: in the initial PID namespace, in the reader's, and in the one that /proc shows.
+/* IDs of each task: in the initial PID namespace, in the reader's, and in the namespace that /proc shows.
  *
- * An iterator runs in its reader's context and visits the tasks of its reader's PID namespace and of the namespaces inside it.
+ * The iterator runs in its reader's context and visits the tasks of the reader's PID namespace and of nested namespaces.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
-/* Levels between the reader's namespace and that of /proc: 0 if they are the same. */
+/* Number of levels from the reader's namespace out to /proc's: 0 if both are the same. */
 const volatile __u32 proc_outwards = 0;
 
 struct task_numbers {
@@ -65,7 +65,7 @@ int numbers_of_tasks(struct bpf_iter__task *ctx)
 		return 0;
 	struct pid *pid = BPF_CORE_READ((struct task_struct___numbered *)task, thread_pid);
 	struct pid *readers = BPF_CORE_READ((struct task_struct___numbered *)reader, thread_pid);
-	/* A task that has just exited has none. */
+	/* A task that has just exited has no PID. */
 	if (!pid || !readers)
 		return 0;
 	__u32 level = BPF_CORE_READ(readers, level);

@@ -1,8 +1,8 @@
-/* POSIX AIO is implemented by glibc: its threads make ordinary system calls. Its functions are distinguished by the cookie that each is
- * attached with; they cost nothing for programs that do not call them.
+/* POSIX AIO is implemented in glibc, whose threads make ordinary system calls. The cookie of each uprobe identifies the
+ * function. Programs that do not call these functions have no overhead.
  */
 
-/* struct aiocb with 64-bit long; the last two are glibc's own, at the same offset since 2.1. */
+/* struct aiocb with 64-bit long. The last two members are internal to glibc, at the same offsets since 2.1. */
 #define AIOCB_FILDES 0
 #define AIOCB_LIO_OPCODE 4
 #define AIOCB_NBYTES 24
@@ -49,7 +49,7 @@ static int posix_list(__u32 i, struct posix_call *call)
 	return 0;
 }
 
-/* aio_return returns a result that the control block has already. */
+/* aio_return returns a result that is already in the control block. */
 static __always_inline void posix_returns(__u64 block, __u32 ring)
 {
 	struct aio_key key = { .block = block, .ring = ring };
@@ -59,7 +59,7 @@ static __always_inline void posix_returns(__u64 block, __u32 ring)
 	if (bpf_probe_read_user(&error, sizeof(error), (void *)(block + AIOCB_ERROR_CODE)) ||
 	    bpf_probe_read_user(&result, sizeof(result), (void *)(block + AIOCB_RETURN_VALUE)) || error == EINPROGRESS)
 		return;
-	/* For one that was submitted before the trace, or already returned, nothing is known. */
+	/* Nothing is known about a request that was submitted before the trace or already returned. */
 	if (bpf_map_lookup_elem(&aio_requests, &key))
 		aio_reaped(block, ring, error ? -error : result);
 }
@@ -104,7 +104,7 @@ static __always_inline int posix_called(struct pt_regs *regs, __u64 function)
 	return 0;
 }
 
-/* All at once, since 6.6: detaching each separate probe takes the kernel 0.1 s. */
+/* All functions in one probe (6.6 and later): detaching separate probes takes the kernel 0.1 s each. */
 SEC("uprobe.multi")
 int posix_aio_called(struct pt_regs *regs)
 {

@@ -1,15 +1,15 @@
-/* The traced processes' children, names and exits. */
+/* Children, names and exits of the traced processes. */
 
 const volatile struct ended ended_layout = {}; /* as trail_layout */
 
 __u32 processes_gone;
 
-/* Exited processes that were traced from their start, whether or not they were reaped: their exact CPU time, and its ticks. */
+/* CPU time (exact, and by ticks) of exited processes that were traced from their start, whether or not they were waited for. */
 __u64 gone_ran_ns;
 __u64 gone_user_ns;
 __u64 gone_system_ns;
 
-/* A PID may be reused: the data of its last owner, if that one's exit was missed, is removed here. */
+/* PIDs are reused: removes the previous owner's data, in case its exit was missed. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *child)
 {
@@ -25,7 +25,7 @@ int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *chi
 	if (is_thread)
 		return 0;
 	if (everyone) {
-		/* Found at its first request, like any other process. */
+		/* In a trace of all processes, the child is found at its first request. */
 		bpf_map_delete_elem(&followed, &tgid);
 		return 0;
 	}
@@ -46,13 +46,13 @@ int BPF_PROG(process_executes, struct task_struct *task)
 		return 0;
 	bpf_get_current_comm(info->comm, sizeof(info->comm));
 	info->executed_ns = bpf_ktime_get_ns();
-	/* Another thread may have called exec; it is the first thread from here on. */
+	/* If another thread called exec, that thread becomes the group leader. */
 	if (info->leader)
 		info->leader = (__u64)task;
 	return 0;
 }
 
-/* A thread's state is removed with it: thread IDs are reused. */
+/* Removes a thread's state at its exit, since thread IDs are reused. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exits, struct task_struct *task)
 {
@@ -61,7 +61,7 @@ int BPF_PROG(process_exits, struct task_struct *task)
 
 	if (!watched(task))
 		return 0;
-	/* No program observes its last switch. */
+	/* Its last switch is not observed by any program. */
 	if (following && accounts_began_ns && !account_span) {
 		struct thread_account *account =
 			bpf_task_storage_get(&thread_accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -82,7 +82,7 @@ int BPF_PROG(process_exits, struct task_struct *task)
 	return 0;
 }
 
-/* After the exit, which may still post completions, and after its parent was notified. */
+/* Runs after the exit, which may still post completions, and after the parent was notified. */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(process_freed, struct task_struct *task)
 {
@@ -91,7 +91,7 @@ int BPF_PROG(process_freed, struct task_struct *task)
 	if (task->pid != task->tgid)
 		return 0;
 	struct process_info *info = bpf_map_lookup_elem(&followed, &tgid);
-	/* Its PID may be reused by now. */
+	/* Its PID may have been reused already. */
 	if (!info || (info->leader && info->leader != (__u64)task))
 		return 0;
 	struct ended ended = { .executed_ns = info->executed_ns, .ended_ns = bpf_ktime_get_ns(), .tgid = tgid };
@@ -108,9 +108,9 @@ int BPF_PROG(process_freed, struct task_struct *task)
 	return 0;
 }
 
-/* A ring's teardown is a kernel worker's work (io_ring_exit_work), which waits for its last requests. When it is over, the ring's
- * memory is free and may be reused: the ring at that address when the work began is the one. A program cannot
- * read a function's address from its arguments to identify the work, so its address is kept.
+/* A kernel worker tears the ring down (io_ring_exit_work) after the ring's last requests. When the work ends, the ring's
+ * memory is free and may be reused. The work's address is kept from its beginning, because a program cannot read the
+ * function argument of the end event.
  */
 const volatile __u64 ring_exit_work = 0;
 
@@ -138,7 +138,7 @@ int BPF_PROG(ring_ends, struct work_struct *work)
 	__u32 *number = bpf_map_lookup_elem(&ring_numbers, &address);
 	if (reaps_asked)
 		backlog_ends(ring_of_work(address_in_thread(work, this_slot())), 0);
-	/* Without space, the ring counts as closed when its address is reused. */
+	/* If the map is full, the ring counts as closed when its address is reused. */
 	if (number && !bpf_map_update_elem(&ending, &key, number, BPF_NOEXIST))
 		__sync_fetch_and_add(&rings_ending, 1);
 	return 0;

@@ -1,8 +1,8 @@
-/* CPU samples: the code that each CPU runs, counted by kernel stack. A separate object: it is loaded only if
- * samples are requested, and shares nothing with the programs that trace completions.
+/* CPU samples: the code that each CPU runs, counted by kernel stack. A separate object, loaded only if sampling is
+ * requested; it shares nothing with the programs that trace completions.
  *
- * The samples come from one perf event per CPU that user space opens. On the cpu-clock event that is an hrtimer, so a
- * region with interrupts off is sampled at its end.
+ * User space opens one perf event per CPU. The cpu-clock event is an hrtimer, so a section with interrupts disabled is
+ * sampled at its end.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -15,13 +15,13 @@
 #define MAX_FRAMES 127 /* kernel.perf_event_max_stack, as it comes */
 #define MAX_STACKS 8192
 
-/* A kernel stack, innermost address first. Stored once per distinct stack. */
+/* A kernel stack, innermost address first. Each distinct stack is stored once. */
 struct stack {
 	__u64 frames;
 	__u64 address[MAX_FRAMES];
 };
 
-/* Indistinguishable samples. */
+/* Key of identical samples. */
 struct sample_key {
 	__u64 stack; /* its hash; 0: the CPU was in user mode */
 	__u32 tgid;  /* 0: the CPU was idle (or in an interrupt from there) */
@@ -29,7 +29,7 @@ struct sample_key {
 	char comm[COMM_LEN];
 };
 
-/* Outcome of the samples of one CPU. */
+/* Outcomes of one CPU's samples. */
 struct tally {
 	__u64 kept;
 	__u64 unwatched; /* of untraced programs */
@@ -38,10 +38,10 @@ struct tally {
 
 const volatile bool watch_all = false;
 const volatile __u32 exclude_tid = 0;
-/* The idle tasks' samples come from their timer. */
+/* Idle tasks are sampled by their timer. */
 const volatile bool idle_by_timer = false;
 
-/* Traced processes. */
+/* The traced processes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -49,7 +49,7 @@ struct {
 	__type(value, __u8);
 } tgids SEC(".maps");
 
-/* Addresses of the timers of iotrail's events. */
+/* Addresses of the hrtimers of iotrail's events. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -57,7 +57,7 @@ struct {
 	__type(value, __u8);
 } timers SEC(".maps");
 
-/* Not a stack-trace map: there a second stack in the same bucket is either refused or overwrites the first one with its counts. */
+/* Not a stack-trace map, where a second stack in the same bucket is either dropped or replaces the first one together with its counts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_STACKS);
@@ -79,7 +79,7 @@ struct {
 	__type(value, struct tally);
 } tallies SEC(".maps");
 
-/* Buffer for one stack: on a CPU, only one of the two programs below runs at a time. */
+/* Buffer for one stack: only one of the two programs below runs on a CPU at a time. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -87,8 +87,8 @@ struct {
 	__type(value, struct stack);
 } room SEC(".maps");
 
-/* Stores the stack if it is new. Returns its hash, or 0 if the map is full. An empty stack (the kernel could not unwind
- * it) counts as a stack.
+/* Stores a new stack. Returns the stack's hash, or 0 if the map is full. An empty stack, which the kernel could not unwind,
+ * also counts as a stack.
  */
 static __always_inline __u64 keep(struct stack *stack, long bytes)
 {
@@ -159,8 +159,8 @@ int profile_sample(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-/* In some virtual machines the kernel delivers no samples of some CPUs' idle tasks, although the event's timer fires there.
- * So if the event is a timer, the timer counts idle. The stack has the timer's interrupt on top.
+/* In some virtual machines the kernel delivers no samples of idle tasks on some CPUs, although the event's timer fires. So
+ * if the event is a timer, idle is counted at the timer. The stack then has the timer interrupt on top.
  */
 SEC("tp_btf/hrtimer_expire_entry")
 int BPF_PROG(profile_idle, void *timer, void *now)
@@ -211,7 +211,7 @@ struct bpf_iter__task_file {
 
 const volatile __u32 own_tgid = 0;
 
-/* Whether a perf event file is one of iotrail's: user space knows which ones are. */
+/* Address of a perf event file. User space knows its own events. */
 struct event_file {
 	__u64 fd;
 	__u64 timer;
@@ -224,7 +224,7 @@ int profile_timers(struct bpf_iter__task_file *ctx)
 	struct task_struct *task = ctx->task;
 	struct file *file = ctx->file;
 
-	/* Threads share their file table. */
+	/* Threads share the file table. */
 	if (!task || !file || task->tgid != own_tgid || task->pid != own_tgid)
 		return 0;
 	struct perf_event *event = file->private_data;

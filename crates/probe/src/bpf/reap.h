@@ -1,23 +1,23 @@
-/* Time of completions in the completion queue: from posting until the program has reaped them. The kernel does nothing at
- * the reap: the program writes the queue's new head to memory shared with the kernel. The probes read the head at events
- * that occur anyway. So two times are known per completion: the last sample that found it in the queue, and the first that did not.
+/* Residence time of completions in the CQ, from posting to reaping. Reaping is invisible to the kernel: the program writes
+ * the new head to shared memory. The probes read the head at events that occur anyway. Two times are thus known per
+ * completion: the last sample that found the completion in the queue, and the first that did not.
  *
- * Only some of the traced completions are sampled: the first ones of each ring, then one in eight. Each ring has its own
- * queue of them, in the order of posting, which is that of reaping: the head passes the oldest first. If the queue is full, every
- * second one is dropped, and the remaining ones get twice the weight.
+ * Only some traced completions are sampled: the first of each ring, then 1 in 8. Each ring has its own queue of samples in
+ * posting order, which is also the reaping order: the head passes the oldest first. If the queue is full, every second
+ * sample is dropped, and the weights of the others double.
  *
- * Before a program on io_uring_complete runs, the kernel has moved its own tail past the entry, since Linux 6.0 (io_get_cqe comes first):
- * a completion is taken out once the head has come to where the tail was then.
+ * Since Linux 6.0 the kernel advances its cached tail past the entry before programs on io_uring_complete run (io_get_cqe
+ * comes first). A completion is reaped once the head reaches that tail.
  */
 #ifndef IOTRAIL_REAP_H
 #define IOTRAIL_REAP_H
 
 #include "cq_backlog.h"
 
-/* Spans of time in which the state of the thread is accounted. */
+/* Intervals at which the thread's state is accounted. */
 #define LYING_SPAN_NS 50000
 
-/* The thread of the ring waits for a CPU, or gets one just now: it cannot have reaped anything since the last sample. */
+/* Accounts time during which the ring's thread waited for a CPU: it cannot have reaped since the last sample. */
 static __noinline int backlog_starves(struct cq_backlog *q, __u64 now)
 {
 	if (!q)
@@ -33,7 +33,7 @@ static __noinline int backlog_starves(struct cq_backlog *q, __u64 now)
 	return 0;
 }
 
-/* The current thread uses the ring. Not for an SQPOLL thread. */
+/* The current thread uses the ring. Ignores SQPOLL threads. */
 static __always_inline void backlog_used(struct cq_backlog *q)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -44,8 +44,8 @@ static __always_inline void backlog_used(struct cq_backlog *q)
 	q->tid = task->pid;
 }
 
-/* Samples a ring, by its queue's slot and its address. `weight`: a completion is posted just now and sampled from here on, with this weight; 0: none.
- * `wants`: the program starts to wait for this many. Returns how many are left.
+/* Samples a ring, identified by its queue's slot and its address. `weight`: a completion was just posted and is sampled with
+ * this weight; 0: none. `wants`: the program begins to wait for this many completions. Returns how many were reaped.
  */
 __noinline int backlog_look(__u32 place, __u64 address, __u32 weight, __u32 ring, __u32 wants)
 {
@@ -61,7 +61,7 @@ __noinline int backlog_look(__u32 place, __u64 address, __u32 weight, __u32 ring
 		backlog_unlock(q);
 		return 0;
 	}
-	/* Completions in the queue are still there now, unless the head has passed them; those were reaped before the next sample. */
+	/* A queued completion is still in the CQ unless the head has passed it; then it was reaped between the last sample and this one. */
 	__u64 now = bpf_ktime_get_ns();
 	struct io_ring_ctx *ctx = (struct io_ring_ctx *)address;
 	struct io_rings *rings = BPF_CORE_READ(ctx, rings);
@@ -120,7 +120,7 @@ __noinline int backlog_look(__u32 place, __u64 address, __u32 weight, __u32 ring
 	return left;
 }
 
-/* A traced completion is posted, in the ring of the slot. */
+/* A traced completion was posted to the slot's ring. */
 __noinline int backlog_posted(__u32 weight)
 {
 	struct cpu_slot *slot = this_slot();
@@ -143,7 +143,7 @@ __noinline int backlog_posted(__u32 weight)
 	return 0;
 }
 
-/* An event on the ring, while completions of some ring are sampled. */
+/* An event on the ring while completions are sampled. */
 __noinline int backlog_seen(__u64 ring)
 {
 	__u32 place = backlog_find(ring);
@@ -151,7 +151,7 @@ __noinline int backlog_seen(__u64 ring)
 	return place == NO_PLACE ? 0 : backlog_look(place, ring, 0, 0, 0);
 }
 
-/* The program submits to the ring of the slot. */
+/* The program submits to the slot's ring. */
 __noinline int backlog_submits(void)
 {
 	struct backlog_pace *pace = &backlog_paces[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
@@ -169,7 +169,7 @@ __noinline int backlog_submits(void)
 	return 0;
 }
 
-/* The program starts to wait for this many completions that are not available yet. Available ones stay in the queue because it wants more. */
+/* The program begins to wait for completions that are not available yet. Available ones stay in the queue because it waits for more. */
 __noinline int backlog_waits(__u64 ring, __u32 wants)
 {
 	__u32 place = wants > 1 ? backlog_find_or_make(ring) : backlog_find(ring);
@@ -179,7 +179,7 @@ __noinline int backlog_waits(__u64 ring, __u32 wants)
 	return 0;
 }
 
-/* Maximum queues per check of all of them. */
+/* Maximum number of queues sampled per check of all queues. */
 #define LYING_LOOKS 32
 
 struct walk {
@@ -206,7 +206,7 @@ static int backlog_walks(__u32 i, struct walk *walk)
 	return 0;
 }
 
-/* At a timer interrupt or a context switch: once per tick, whichever comes first. */
+/* Called at timer interrupts and context switches; runs once per tick. */
 __noinline int backlog_ticks(void)
 {
 	__u32 now = bpf_jiffies64();
@@ -220,7 +220,7 @@ __noinline int backlog_ticks(void)
 	return 0;
 }
 
-/* The current thread has a ring with an SQPOLL thread: that thread posts, and the probes may observe no later action of the program. */
+/* The current thread created a ring with an SQPOLL thread. The SQPOLL thread posts, and the probes may not observe the program again. */
 __noinline int backlog_made(__u64 ring)
 {
 	__u32 place = backlog_find_or_make(ring);
@@ -231,7 +231,7 @@ __noinline int backlog_made(__u64 ring)
 	return 0;
 }
 
-/* The ring is about to be torn down, or its address is another ring's now (`gone`). */
+/* The ring is about to be torn down, or its address now belongs to another ring (`gone`). */
 __noinline int backlog_ends(__u64 ring, __u32 gone)
 {
 	__u32 place = backlog_find(ring);
@@ -254,7 +254,7 @@ __noinline int backlog_ends(__u64 ring, __u32 gone)
 	return 0;
 }
 
-/* For the programs: reads only one counter if there is nothing to sample. */
+/* Whether there is anything to sample; reads a single counter. */
 static __always_inline bool some_lie(void)
 {
 	return reaps_asked && backlog_now;

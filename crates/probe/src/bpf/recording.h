@@ -1,5 +1,5 @@
-/* Recording: the events that decide the delivery paths, one record each. It is independent of the aggregation except
- * for the traced processes and what runs on the CPU, so that the two can be compared.
+/* Recording: one record per event that decides a delivery path. It shares only the traced processes and the per-CPU state
+ * with the aggregation, so that the two can be compared.
  */
 #ifndef IOTRAIL_RECORDING_H
 #define IOTRAIL_RECORDING_H
@@ -9,13 +9,13 @@
 const volatile bool recording = false;
 const volatile struct event event_layout = {}; /* never read: a ring buffer has no value type, so this exports the layout */
 
-/* One page, unless recording: its size is set when the object is opened. */
+/* One page unless recording; user space sets the size when it opens the object. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096);
 } events SEC(".maps");
 
-/* A fresh record; none if the buffer is full. Only if `recording`. */
+/* Reserves a record; null if the buffer is full. Only if `recording`. */
 static __always_inline struct event *event_begin(enum event_kind kind, __u32 tid, struct cpu_slot *slot)
 {
 	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
@@ -32,7 +32,7 @@ static __always_inline struct event *event_begin(enum event_kind kind, __u32 tid
 	return event;
 }
 
-/* The reader polls: a wake-up would be one of the measured interrupts. */
+/* The reader polls, because a wake-up would be one of the measured interrupts. */
 static __always_inline void event_end(struct event *event)
 {
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);

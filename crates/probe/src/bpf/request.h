@@ -1,4 +1,4 @@
-/* The kernel's data of a request and its ring: read if no argument's type has it. */
+/* Reads the kernel's data of a request and its ring that no typed argument provides. */
 #ifndef IOTRAIL_REQUEST_H
 #define IOTRAIL_REQUEST_H
 
@@ -18,7 +18,7 @@ static __always_inline __u32 length_of(void *request)
 	return BPF_CORE_READ((struct io_rw *)request, len);
 }
 
-/* The destination of a read. */
+/* Destination address of a read. */
 static __always_inline __u64 buffer_of(void *request)
 {
 	return BPF_CORE_READ((struct io_rw *)request, addr);
@@ -35,14 +35,14 @@ static __always_inline bool has_offset(__u32 opcode)
 	return plain_length(opcode) || opcode == IORING_OP_READV || opcode == IORING_OP_WRITEV;
 }
 
-/* For these, the kiocb is first in the request. */
+/* Offset of an operation whose kiocb is the request's first member. */
 static __always_inline __s64 offset_of(void *request)
 {
 	return BPF_CORE_READ((struct kiocb *)request, ki_pos);
 }
 
-/* It consumes the next provided buffer: its length is that buffer's (io_rw.len once it has one), which does not show how
- * many bytes the program expects.
+/* The request consumes the next provided buffer. Its length becomes that buffer's (io_rw.len), so the number of bytes that
+ * the program expects is unknown.
  */
 static __always_inline bool takes_a_buffer(void *request)
 {
@@ -54,7 +54,7 @@ static __always_inline bool plain_send(__u32 opcode)
 	return opcode == IORING_OP_SEND || opcode == IORING_OP_SEND_ZC;
 }
 
-/* The requested bytes of a send; 0: its length is one of provided buffers, or a number of vectors. */
+/* Bytes of a send; 0 if its length is that of provided buffers, or a number of vectors. */
 static __always_inline __u32 to_send(void *request)
 {
 	struct io_sr_msg *send = request;
@@ -84,7 +84,7 @@ static __always_inline __u64 flags_of(void *request)
 	return BPF_CORE_READ((struct io_kiocb *)request, flags);
 }
 
-/* `typed`: the verifier knows what `ring` points to. */
+/* `typed`: the verifier knows the type of `ring`. */
 static __always_inline __u32 setup_flags_of(struct io_ring_ctx *ring, bool typed)
 {
 	if (typed)
@@ -99,7 +99,7 @@ static __always_inline bool is_zero_copy_send(__u32 opcode)
 	return opcode == IORING_OP_SEND_ZC || opcode == IORING_OP_SENDMSG_ZC;
 }
 
-/* The kernel marks a socket's request only when it starts to wait. */
+/* The kernel marks a socket request as multishot only when it starts to wait. */
 static __always_inline bool is_multishot_command(void *request)
 {
 	struct io_uring_cmd *command = request;
@@ -108,7 +108,7 @@ static __always_inline bool is_multishot_command(void *request)
 	       BPF_CORE_READ(command, cmd_op) == SOCKET_URING_OP_TX_TIMESTAMP;
 }
 
-/* It may post completions that name only its user data. */
+/* Whether the request may post completions that carry only its user data. */
 static __always_inline bool posts_many(void *request, __u32 opcode)
 {
 	return (flags_of(request) & multishot_flags) || opcode == IORING_OP_TIMEOUT ||

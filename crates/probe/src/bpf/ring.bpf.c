@@ -1,4 +1,4 @@
-/* Completions: the only event that every io_uring completion costs. */
+/* Completions: the only event that runs for every io_uring completion. */
 
 const volatile bool poster_asked = false; /* a ring may be polled, or events are recorded: one constant for both, since
 					   * each costs every completion a look even where it is false */
@@ -9,14 +9,14 @@ const volatile bool poster_asked = false; /* a ring may be polled, or events are
 	 OP(IORING_OP_READ) | OP(IORING_OP_WRITE) | OP(IORING_OP_URING_CMD) | OP(IORING_OP_READ_MULTISHOT) | \
 	 OP(IORING_OP_READV_FIXED) | OP(IORING_OP_WRITEV_FIXED))
 
-/* Operations that a ring can be polled for. */
+/* Whether an IOPOLL ring polls for this operation. */
 static __always_inline bool can_be_polled(__u32 opcode)
 {
 	return opcode == IORING_OP_URING_CMD128 || (opcode < 64 && POLLED_OPS >> opcode & 1);
 }
 
-/* A polled request is marked when the poll finds it done. Other requests on such a ring (no-ops, errors) are not, but inherit the mark of
- * the earlier request in the same memory.
+/* A polled request is marked when polling finds it done. Other requests on such a ring (no-ops, errors) are not polled, but
+ * inherit the mark of an earlier request in the same memory.
  */
 static __always_inline bool polled(void *ring, void *req)
 {
@@ -26,7 +26,7 @@ static __always_inline bool polled(void *ring, void *req)
 	       can_be_polled(BPF_CORE_READ(request, opcode)) && BPF_CORE_READ(request, iopoll_completed);
 }
 
-/* An io-wq worker has its worker structure there, an SQPOLL thread nothing. */
+/* For an io-wq worker this member points to its worker structure, for an SQPOLL thread it is null. */
 static __always_inline enum poster poster_of(struct task_struct *task)
 {
 	if (task->flags & PF_IO_WORKER)
@@ -34,12 +34,12 @@ static __always_inline enum poster poster_of(struct task_struct *task)
 	return POSTED_BY_SUBMITTER;
 }
 
-/* Checks the posting thread. A separate function, so that the frequent case below keeps a small frame. */
+/* Checks the posting thread. A separate function, so that the frequent case below has a small stack frame. */
 static __noinline int completed(void *ring, void *req)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 
-	/* The thread that only waits completes nothing: only the process decides. */
+	/* The waiting thread posts nothing itself, so only the process matters. */
 	if ((__u32)task->tgid != watched_tgid)
 		return 0;
 	struct cpu_slot *slot = this_slot();
@@ -67,14 +67,14 @@ static __noinline int completed(void *ring, void *req)
 	return 0;
 }
 
-/* io_uring_complete(ring, req, …): the arguments after the second changed in 6.17 (a CQE pointer instead of its members);
- * only the first two are used.
+/* io_uring_complete(ring, req, …): only the first two arguments are used. The others changed in 6.17 (a CQE pointer instead
+ * of its members).
  */
 static __always_inline int ring_completed(__u64 *args)
 {
 	struct cpu_slot *slot = this_slot();
 
-	/* By far the most frequent case, without a call. */
+	/* By far the most frequent case, handled without a function call. */
 	if (!poster_asked && slot->current == CURRENT_SUBMITTER) {
 		slot->pending++;
 		return 0;

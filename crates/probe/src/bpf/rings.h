@@ -1,16 +1,18 @@
-/* The numbers of rings and contexts. */
+/* Numbers of rings and contexts. */
 #ifndef IOTRAIL_RINGS_H
 #define IOTRAIL_RINGS_H
 
 #include "followed.h"
 
-/* The process's name, as `ps` shows it: its first thread's. Another thread may create the ring, e.g. one that serves a connection. */
+/* The name of the process as `ps` shows it, that of its first thread. Another thread may create the ring, for example one
+ * that serves a connection.
+ */
 static __always_inline void comm_of(struct task_struct *task, char *comm, __u32 size)
 {
 	bpf_probe_read_kernel_str(comm, size, task->group_leader->comm);
 }
 
-/* The key, by process, of everything that a map has no space for: neither a kernel address nor a plain tgid (POSIX AIO). */
+/* Key under which a process's entries that fit in no map are counted: neither a kernel address nor a plain tgid (POSIX AIO). */
 #define OTHERS_OF(tgid) ((__u64)(tgid) | 1ull << 32)
 
 static __always_inline void ring_gone(struct ring_info *info)
@@ -21,7 +23,7 @@ static __always_inline void ring_gone(struct ring_info *info)
 	__sync_fetch_and_add(&rings_gone, 1);
 }
 
-/* The counts of this address so far belong to an earlier ring. */
+/* Previous counts of this address belong to an earlier ring. */
 static __always_inline void address_used_again(__u64 address)
 {
 	__u32 *before = bpf_map_lookup_elem(&ring_numbers, &address);
@@ -31,7 +33,7 @@ static __always_inline void address_used_again(__u64 address)
 		ring_gone(info);
 }
 
-/* The number of its process's rings without their own number. */
+/* Number under which rings of a process without their own number are counted. */
 static __noinline int number_others(__u64 address, struct ring_info *info)
 {
 	__u32 tgid = info->tgid, number = RING_OTHERS;
@@ -55,8 +57,9 @@ static __noinline int number_others(__u64 address, struct ring_info *info)
 	return number;
 }
 
-/* A number for the new ring or context at this address; the rest of `info` is set here. `made`: it was created just now,
- * and what had the address before is gone. Otherwise two threads may find it concurrently: the second one takes the number of the first.
+/* Assigns a number to the ring or context at this address, and sets the rest of `info`. `made`: it was just created, and
+ * replaces any earlier owner of the address. Otherwise two threads may find it concurrently; the second thread uses the
+ * number of the first.
  */
 static __always_inline __u32 number_new(__u64 address, struct ring_info *info, bool made)
 {
@@ -72,7 +75,7 @@ static __always_inline __u32 number_new(__u64 address, struct ring_info *info, b
 	info->address = address;
 	info->tgid = bpf_get_current_pid_tgid() >> 32;
 	comm_of(bpf_get_current_task_btf(), info->comm, sizeof(info->comm));
-	/* Counted explicitly: a program cannot read the number of entries of a map. */
+	/* Counted here, because a program cannot read a map's number of entries. */
 	__u32 kept = __sync_fetch_and_add(&rings_numbered, 1) - rings_swept;
 	if (kept >= rings_max || bpf_map_update_elem(&ring_infos, &number, info, BPF_NOEXIST)) {
 		__sync_fetch_and_sub(&rings_numbered, 1);
@@ -81,7 +84,7 @@ static __always_inline __u32 number_new(__u64 address, struct ring_info *info, b
 	return number;
 }
 
-/* The first event of a ring. */
+/* Numbers a ring at its first event. */
 static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, __u32 setup_flags, __u32 sq_entries,
 					 __u32 cq_entries, struct cpu_slot *slot)
 {
@@ -101,16 +104,18 @@ static __always_inline __u32 number_ring(struct io_ring_ctx *ring, bool found, _
 	return number;
 }
 
-/* Key of a process's use of a ring that it did not create: the low bits of an address are zero, and the high bits are the same in all. */
+/* Key of a process's use of a ring that it did not create. An address's low six bits are zero, and its high bits are the
+ * same in all addresses.
+ */
 #define USE_OF(address, tgid) ((__u64)(address) >> 6 << 22 | (tgid))
 
-/* The number of the current process's use of a ring that another one created, or used first. */
+/* Number of the current process's use of a ring that another process created or used first. */
 __noinline int number_use(__u32 whole)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct ring_info *of = bpf_map_lookup_elem(&ring_infos, &whole);
 
-	/* Rings that are counted by process have no separate uses. */
+	/* A ring that is counted by process has no separate uses. */
 	if (!of || of->tgid == tgid || of->others)
 		return whole;
 	__u64 address = USE_OF(of->address, tgid);
@@ -126,7 +131,7 @@ __noinline int number_use(__u32 whole)
 		.found = of->found,
 		.of = whole + 1,
 	};
-	/* The entry of this address is of an earlier ring, or removed. */
+	/* An existing entry at this address belongs to an earlier ring or was removed. */
 	return number_new(address, &info, known != 0);
 }
 
@@ -145,7 +150,7 @@ static __noinline int look_up_ring(struct io_ring_ctx *ring)
 			   BPF_CORE_READ(ring, cq_entries), slot);
 }
 
-/* The number of the ring itself, whoever uses it. */
+/* Number of the ring itself, independent of the process using it. */
 static __always_inline __u32 whole_ring(__u32 ring)
 {
 	struct ring_info *info = bpf_map_lookup_elem(&ring_infos, &ring);
@@ -153,10 +158,10 @@ static __always_inline __u32 whole_ring(__u32 ring)
 	return info && info->of ? info->of - 1 : ring;
 }
 
-/* The ring's number: the slot caches the last one. */
+/* The ring's number; the slot caches the last one. */
 static __always_inline __u32 ring_number(struct io_ring_ctx *ring, struct cpu_slot *slot)
 {
-	/* An address may be reused, but only after a new ring was created. */
+	/* An address can only be reused after a new ring was created. */
 	if (slot->ring_address != address_in_thread(ring, slot) || slot->ring_epoch != rings_made)
 		return look_up_ring(ring);
 	return slot->ring;

@@ -2,15 +2,15 @@
 
 const volatile struct sq_ended sq_ended_layout = {}; /* as trail_layout */
 
-/* "iou-sqp-", set by the thread itself at its start (io_uring/sqpoll.c). An exiting io-wq worker looks the same otherwise:
- * the kernel clears its worker structure before.
+/* "iou-sqp-": an SQPOLL thread sets this name at its start (io_uring/sqpoll.c). Without the name an exiting io-wq worker
+ * would look the same, because the kernel clears its worker structure first.
  */
 #define SQ_THREAD_NAME 0x2d7071732d756f69ull
 #define WORKER_NAME 0x2d6b72772d756f69ull /* "iou-wrk-" */
 
 __u64 gone_workers_ns; /* CPU time of exited io-wq workers, each from its start */
 
-/* Its last values: /proc no longer shows the thread at the next sample. */
+/* Sends the exiting thread's final counters: at the next sample /proc no longer shows the thread. */
 static __noinline int helper_dies(struct task_struct *task)
 {
 	struct sq_ended ended = {};
@@ -32,7 +32,7 @@ static __noinline int helper_dies(struct task_struct *task)
 	return 0;
 }
 
-/* Its last switch: completions posted at its exit were posted inline, and no state is kept. */
+/* The thread's last switch: completions posted during its exit were posted inline, and its state is dropped. */
 static __always_inline void thread_dies(struct task_struct *task, struct cpu_slot *slot)
 {
 	__u32 tid = task->pid, tgid = task->tgid;
@@ -51,7 +51,7 @@ static __always_inline void thread_dies(struct task_struct *task, struct cpu_slo
 	bpf_map_delete_elem(&threads, &tid);
 }
 
-/* An io-wq worker comes onto the CPU. */
+/* An io-wq worker is switched in. */
 __noinline int worker_comes(__u32 tid)
 {
 	struct worker *known = bpf_map_lookup_elem(&workers, &tid);
@@ -96,13 +96,15 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		slot->switched++;
 	}
 
-	/* First: from here on other CPUs may send it kicks, and may have since the scheduler made it the CPU's current task, just before. */
+	/* Set first: other CPUs may send the thread kicks from now on. They could since shortly before, when the scheduler
+	 * made it the CPU's current task.
+	 */
 	slot->watched_here = in;
 	slot->waking = 0;
 	if (slot->in_softirq || slot->preempted)
 		switches_softirq(prev, next, slot);
 	if (some_lie()) {
-		/* On the way into a sleep and out of one; and at every switch if timer interrupts have no tracepoint. */
+		/* At the beginning and end of a sleep; at every switch if timer interrupts have no tracepoint. */
 		if (out || in)
 			backlog_seen(slot->ring_address);
 		else
@@ -130,7 +132,7 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		if (!not_counting())
 			slot->switches++;
 		remember_mm((__u64)prev->mm);
-		/* It has used native aio by now. */
+		/* By now it may have used native aio. */
 		if (costly_gone && prev->mm && BPF_CORE_READ(prev->mm, ioctx_table))
 			calls_needed = 1;
 		bool asleep = !preempt && prev_state != 0;
@@ -141,7 +143,7 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		here(prev, slot);
 		if (slot->waiting && left_the_call(prev, slot))
 			slot->waiting = slot->slept = 0;
-		/* A sleep in io_uring_enter's wait; other sleeps are not marked. */
+		/* A sleep in io_uring_enter's wait. Other sleeps are not marked. */
 		if (asleep && (slot->waiting || slot->pending)) {
 			struct entry entry;
 			entry_of(prev, &entry, false);
@@ -149,7 +151,7 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 				slot->slept = slot->waiting;
 			} else {
 				slot->waiting = slot->slept = 0;
-				/* No run is in progress in another call: a reader during its sleep finds everything counted. */
+				/* No run is in progress in another call. A reader finds everything counted while the thread sleeps. */
 				if (entry.nr >= 0 && !entry.finished && slot->pending)
 					all_inline();
 			}

@@ -1,5 +1,6 @@
-/* The kernel's own state of a process's threads, rings, sockets and cgroup, read without a probe: by a task iterator, in the reader's
- * context. Every pointer is followed by bpf_probe_read_kernel, since the data changes meanwhile. A separate object.
+/* The kernel's state of a process's threads, rings, sockets and cgroup, read without probes by a task iterator in the
+ * reader's context. All pointers are followed with bpf_probe_read_kernel, because the data changes concurrently. A separate
+ * object.
  */
 #include "kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -19,7 +20,7 @@
 
 enum snapshot_kind { SNAPSHOT_THREAD = 1, SNAPSHOT_RING, SNAPSHOT_REQUEST, SNAPSHOT_DEPTH, SNAPSHOT_SOCKET, SNAPSHOT_UNREAD, SNAPSHOT_PROCESS };
 
-/* Data to read in addition to heads and tails. */
+/* What to read in addition to heads and tails. */
 enum reading { READ_BRIEF, READ_SLEEPS, READ_DEEP };
 
 struct snapshot_thread {
@@ -64,7 +65,7 @@ struct snapshot_ring {
 	__u16 pad;
 };
 
-/* Records of the ring, after those of its requests. */
+/* Details of a ring, sent after the records of its requests. */
 struct snapshot_depth {
 	__u32 kind;
 	__u32 overflow_list;
@@ -103,7 +104,7 @@ struct snapshot_socket {
 	__u32 pad;
 };
 
-/* A socket in an epoll with EPOLLET from which a read took a part of what had arrived: EPOLLET does not report the rest. */
+/* A socket in an EPOLLET epoll from which a read took only part of the data: EPOLLET does not report the rest. */
 struct snapshot_unread {
 	__u32 kind;
 	__u32 tgid;
@@ -122,7 +123,7 @@ struct snapshot_process {
 	__u64 quota_ns; /* throttled by its cgroup's CPU quota, summed over CPUs */
 };
 
-/* A thread of the machine, traced or not. */
+/* A thread on the machine, traced or not. */
 struct survey_thread {
 	__u32 tid;
 	__u32 tgid;
@@ -143,7 +144,7 @@ struct snapshot_process unused_process;
 struct survey_thread unused_survey;
 enum snapshot_kind unused_kind;
 
-/* f_op of the reader's own ring and socket: kernels without data symbols do not name them. 0: unknown. */
+/* f_op of the reader's own ring and socket, since kernels without data symbols do not name them; 0: unknown. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
@@ -151,7 +152,7 @@ struct {
 	__type(value, __u64);
 } operations SEC(".maps");
 
-/* nvcsw + nivcsw of the sleep whose stack was read last, and one. */
+/* 1 + nvcsw + nivcsw at the sleep whose stack was read last. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -400,7 +401,7 @@ static long count_one(__u32 i, struct walk *w)
 	return 0;
 }
 
-/* For a list whose members' first word is the next pointer. */
+/* Length of a list whose members begin with the next pointer. */
 static __always_inline __u32 length(struct walk *w, __u64 first, __u64 end)
 {
 	w->found = 0;
@@ -492,7 +493,7 @@ static __always_inline void buckets(struct walk *w, struct io_hash_table *table)
 		bpf_loop(1U << bits, one_bucket, w, 0);
 }
 
-/* Lists of a ring: concurrent changes make only their lengths wrong. */
+/* Lengths of a ring's lists. A concurrent change makes them wrong, but does no other harm. */
 static __noinline int write_depth(struct walk *w, __u64 address)
 {
 	if (!w)
@@ -541,7 +542,7 @@ static __noinline int write_ring(struct walk *w, __u64 address, __s32 fd)
 		.sq_flags = BPF_CORE_READ(rings, sq_flags.counter),
 		.sq_entries = BPF_CORE_READ(ctx, sq_entries),
 		.cq_entries = BPF_CORE_READ(ctx, cq_entries),
-		/* The kernel's own indices first: what the program changes meanwhile is only later. */
+		/* The kernel's own indices first: the program's indices can then only be newer. */
 		.cq_tail = BPF_CORE_READ(rings, cq.tail),
 		.cq_head = BPF_CORE_READ(rings, cq.head),
 		.sq_taken = BPF_CORE_READ(ctx, cached_sq_head),
@@ -633,7 +634,7 @@ static __noinline int write_socket(struct walk *w, struct file___held *file, __u
 		.unsent = BPF_CORE_READ(tcp, write_seq) - BPF_CORE_READ(tcp, snd_nxt),
 		.unacknowledged = BPF_CORE_READ(tcp, packets_out),
 	};
-	/* Nagle's algorithm holds only a short last segment; more data waits for a window. */
+	/* Nagle's algorithm delays only a short last segment; longer data waits for a window. */
 	if (!out.unacknowledged || !out.unsent || out.unsent >= BPF_CORE_READ(tcp, mss_cache) ||
 	    BPF_CORE_READ_BITFIELD_PROBED(tcp, nonagle))
 		return 0;
@@ -673,7 +674,7 @@ static long descriptor_deep(__u32 fd, struct walk *w)
 	return one_descriptor(fd, w, true);
 }
 
-/* Bios that blk-throttle (io.max) has queued, of one cgroup and device. */
+/* Bios that blk-throttle (io.max) has queued, for one cgroup and device. */
 static long one_group(__u32 i, struct walk *w)
 {
 	struct hlist_node *node = (void *)w->node;
@@ -688,7 +689,7 @@ static long one_group(__u32 i, struct walk *w)
 		bpf_probe_read_kernel(&throttled, sizeof(throttled),
 				      (void *)((__u64)group + bpf_core_field_offset(struct blkcg_gq, pd) +
 					       j * sizeof(throttled)));
-		/* No type shows the slot of a policy: blk-throttle's has the queue after its first pointer. */
+		/* No type identifies a policy's slot. In blk-throttle's data the queue follows the first pointer. */
 		if (!throttled || !queue || BPF_CORE_READ(throttled, td, queue) != queue)
 			continue;
 		if (bpf_core_field_exists(struct throtl_service_queue, nr_queued))
@@ -704,7 +705,7 @@ static long one_group(__u32 i, struct walk *w)
 	return 0;
 }
 
-/* The same for all devices. */
+/* The same over all devices. */
 static __always_inline __u32 throttled_bios(struct walk *w, struct task_struct___state *task)
 {
 	void *css = NULL;
@@ -728,7 +729,7 @@ static __always_inline __u64 operations_of(__u32 kind)
 {
 	__u64 *known = bpf_map_lookup_elem(&operations, &kind);
 
-	/* No file has this one. */
+	/* No file has this f_op. */
 	return known && *known ? *known : 1;
 }
 
@@ -752,7 +753,7 @@ static __always_inline void write_process(struct walk *w, struct task_struct *ta
 	bpf_seq_write(w->seq, &out, sizeof(out));
 }
 
-/* Whether this thread's stack was read in this sleep already. */
+/* Whether this thread's stack was already read during this sleep. */
 static __always_inline bool same_sleep(struct task_struct *task, __u64 switches)
 {
 	__u64 *last = bpf_task_storage_get(&stacked, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -832,7 +833,7 @@ static __always_inline int snapshot(struct bpf_iter__task *ctx, enum reading rea
 	struct walk w = { .seq = ctx->meta->seq, .tgid = task->tgid };
 	if (task->flags & (PF_KTHREAD | PF_IO_WORKER))
 		return 0;
-	/* Includes a ring whose descriptor was registered and closed. */
+	/* Also finds a ring whose descriptor was closed after registration. */
 	struct task_struct___state *leader = (void *)BPF_CORE_READ(task, group_leader);
 	struct io_uring_task___state *uring = (void *)BPF_CORE_READ(state, io_uring);
 	__u64 last = uring ? (__u64)BPF_CORE_READ(uring, last) : 0;
@@ -840,7 +841,7 @@ static __always_inline int snapshot(struct bpf_iter__task *ctx, enum reading rea
 		write_ring(&w, last, -1);
 	if (last && deep)
 		write_depth(&w, last);
-	/* The process's first thread may have ended, and has no files then. */
+	/* The process's first thread may have exited; it then has no files. */
 	if (task->pid == task->tgid || !BPF_CORE_READ(leader, files))
 		write_process(&w, task, deep);
 	return 0;
@@ -852,7 +853,7 @@ int snapshot_brief(struct bpf_iter__task *ctx)
 	return snapshot(ctx, READ_BRIEF);
 }
 
-/* Stacks of sleeps that were not read before. */
+/* Stacks of sleeping threads, once per sleep. */
 SEC("iter/task")
 int snapshot_sleeps(struct bpf_iter__task *ctx)
 {
@@ -865,7 +866,7 @@ int snapshot_deep(struct bpf_iter__task *ctx)
 	return snapshot(ctx, READ_DEEP);
 }
 
-/* All threads of the machine. */
+/* All threads on the machine. */
 SEC("iter/task")
 int survey(struct bpf_iter__task *ctx)
 {

@@ -1,4 +1,4 @@
-/* Stages of traced requests, and use of a ring. */
+/* Stages of traced requests, and the time in which a ring is used. */
 #ifndef IOTRAIL_STAGES_H
 #define IOTRAIL_STAGES_H
 
@@ -19,7 +19,7 @@ __noinline int ring_used(__u32 ring, __u32 now)
 	return 0;
 }
 
-/* A count of this ring changed: its rates are over the time from the first to the last change, to a tick. */
+/* A count of this ring changed. Its rates refer to the time between the first and last change, in ticks. */
 static __always_inline void ring_in_use(__u32 ring, struct cpu_slot *slot)
 {
 	struct in_use *last = &slot->in_use[ring & (IN_USE_MAX - 1)];
@@ -32,7 +32,7 @@ static __always_inline void ring_in_use(__u32 ring, struct cpu_slot *slot)
 	ring_used(ring, now);
 }
 
-/* The request that the current thread submitted last is not posted inline. */
+/* The current thread's last submitted request is not posted inline. */
 static __always_inline void went_away(__u64 request, struct cpu_slot *slot)
 {
 	if (slot->last_request != request)
@@ -42,7 +42,7 @@ static __always_inline void went_away(__u64 request, struct cpu_slot *slot)
 		slot->submitted--;
 }
 
-/* Activity of the submitter when its completion is ready. The thread may have exited: then the ID there does not match. */
+/* Activity of the submitter when its completion becomes ready. If the thread has exited, the ID at that address differs. */
 static __always_inline void look_at_submitter(struct trail *trail)
 {
 	struct task_struct *task = (struct task_struct *)trail->task;
@@ -65,7 +65,7 @@ static __always_inline void look_at_submitter(struct trail *trail)
 	bpf_core_read_str(trail->meanwhile_comm, sizeof(trail->meanwhile_comm), &other->comm);
 }
 
-/* The device or the peer is done, as far as known now: the last stamp counts. */
+/* The device or peer is done, as far as is known: the last stamp counts. */
 static __always_inline void ready(struct trail *trail)
 {
 	trail->ready_ns = bpf_ktime_get_ns();
@@ -74,15 +74,15 @@ static __always_inline void ready(struct trail *trail)
 	look_at_submitter(trail);
 }
 
-/* recv(2) and its kin: they are issued without blocking, and then wait in a poll. */
+/* Socket operations: first issued nonblocking, then they wait in a poll. */
 #define SOCKET_OPS                                                                                                   \
 	(1ull << IORING_OP_SENDMSG | 1ull << IORING_OP_RECVMSG | 1ull << IORING_OP_ACCEPT | 1ull << IORING_OP_CONNECT | \
 	 1ull << IORING_OP_SEND | 1ull << IORING_OP_RECV)
 
 #define READ_OPS (1ull << IORING_OP_READV | 1ull << IORING_OP_READ_FIXED | 1ull << IORING_OP_READ)
 
-/* The request that the current thread submitted last is neither over, in a poll nor with io-wq: its poll found the socket ready
- * (IO_APOLL_READY, which has no event), and its task work is queued.
+/* The current thread's last submitted request is not complete, not in a poll and not with io-wq. So its poll found the
+ * socket ready (IO_APOLL_READY, which has no event), and its task work is queued.
  */
 static __noinline int submission_ends(void)
 {
@@ -101,7 +101,7 @@ static __noinline int submission_ends(void)
 	}
 	if (!(SOCKET_OPS >> (trail->opcode & 63) & 1))
 		return 0;
-	/* It waits for a drain. */
+	/* The request waits for a drain. */
 	if (flags_of((struct io_kiocb *)trail->request) & REQ_F_FORCE_ASYNC)
 		return 0;
 	ready(trail);
@@ -122,7 +122,7 @@ static __noinline int no_completion_of(struct trail *trail, struct cpu_slot *slo
 	return 0;
 }
 
-/* The slot of a traced request is reused, and no completion of it was observed. */
+/* The slot of a traced request is reused without an observed completion. */
 static __always_inline void count_uncompleted(struct trail *trail, struct cpu_slot *slot)
 {
 	if (trail->skips)

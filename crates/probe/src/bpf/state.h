@@ -1,7 +1,7 @@
 /* State shared by all programs: the filter, the per-CPU slots, the per-thread state.
  *
- * The verifier walks through a static function once per path that leads to it, and through a global function once per program.
- * A function that many paths of a large program lead to is therefore global, if its arguments are numbers.
+ * The verifier walks through a static function once per path to it, but through a global function once per program. A
+ * function reached by many paths of a large program is therefore global, if its arguments are numbers.
  */
 #ifndef IOTRAIL_STATE_H
 #define IOTRAIL_STATE_H
@@ -14,7 +14,7 @@
 #include "arch.h"
 #include "held.h"
 
-/* Filters and choices are constants, so that the verifier removes unused code. */
+/* Filters and options are constants, so that the verifier removes unused code. */
 const volatile __u32 watched_tgid = 0;
 const volatile __u32 unwatched_tid = 0; /* iotrail's thread that only waits for the load */
 const volatile __u64 aio_complete_address = 0;
@@ -28,7 +28,7 @@ const volatile enum loss loss_layout = 0; /* never read: exports the names to us
 __u32 frozen;   /* threads' states stay where they are: user space reads or discards them */
 __u32 counting; /* if `following`: between the two ends of the traced span */
 
-/* Some programs cost much, since their events are frequent, and need not be attached all the time (watch/costly.rs). */
+/* Programs with frequent events are expensive, and may be detached temporarily (watch/costly.rs). */
 __u64 costly_since; /* attached since, CLOCK_MONOTONIC; 0: from the start */
 __u32 costly_gone;  /* detached now */
 __u32 calls_needed; /* native or POSIX AIO is used, and its counts depend on them */
@@ -37,9 +37,7 @@ struct cpu_slot slots[IOTRAIL_MAX_CPUS];
 #define MMS_MAX 16
 __u64 watched_mms[MMS_MAX]; /* addresses of the watched processes' mm_structs; only compared, and read through probe reads */
 
-/* Hashes allocate only used entries (BPF_F_NO_PREALLOC): their limits cost at most 16 bytes per entry, for the
- * buckets.
- */
+/* Hashes allocate only used entries (BPF_F_NO_PREALLOC). Each entry of the limit costs at most 16 bytes, for the buckets. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -61,7 +59,7 @@ static __always_inline struct cpu_slot *this_slot(void)
 	return &slots[bpf_get_smp_processor_id() & (IOTRAIL_MAX_CPUS - 1)];
 }
 
-/* Traced processes, if there may be several. */
+/* Traced processes, if there can be several. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -70,8 +68,8 @@ struct {
 	__type(value, struct process_info);
 } followed SEC(".maps");
 
-/* A typed pointer as a plain number: the verifier allows storing one, and reads it back as a number. Each level of
- * interruption has its own slot.
+/* A typed pointer as a plain number: the verifier allows storing a pointer, and reads it back as a number. Each interruption
+ * level has its own slot for it.
  */
 static __always_inline __u64 address_at(const void *pointer, struct cpu_slot *slot, __u32 level)
 {
@@ -86,7 +84,7 @@ static __always_inline __u64 address_of(const void *pointer, struct cpu_slot *sl
 	return address_at(pointer, slot, slot->in_irq ? 3 : slot->in_vector ? 2 : slot->in_softirq ? 1 : 0);
 }
 
-/* In a thread, as for most of io_uring's events. */
+/* The same for thread context, where most io_uring events occur. */
 static __always_inline __u64 address_in_thread(const void *pointer, struct cpu_slot *slot)
 {
 	return address_at(pointer, slot, 0);
@@ -104,7 +102,7 @@ static __always_inline bool watched_thread(__u32 tid, __u32 tgid)
 	return tgid == watched_tgid && tid != unwatched_tid;
 }
 
-/* Linux 7.x has a byte there; earlier kernels have an int. */
+/* Linux 7.x has a byte there, earlier kernels an int. */
 static __always_inline bool is_on_cpu(struct task_struct *task)
 {
 	return BPF_CORE_READ_BITFIELD_PROBED(task, on_cpu);
@@ -123,8 +121,8 @@ static __always_inline bool same(const __u64 *a, const __u64 *b, int words)
 	return true;
 }
 
-/* Adds to a counter in a hash. Another CPU may insert the same key concurrently: then the counter exists, and the addition is repeated.
- * Returns whether there was space.
+/* Adds to a counter in a hash. If another CPU inserts the key concurrently, the addition is repeated on its entry. Returns
+ * whether the map had space.
  */
 static __always_inline bool add(void *map, const void *key, __u64 n)
 {
@@ -159,8 +157,8 @@ static __always_inline void add_or_lose(void *map, const void *key, __u64 n, enu
 		(slot)->last##_count += (n);                                                       \
 	} while (0)
 
-/* Notes an action in the outermost entry of the traced thread; false: in a nested one. An interrupt can come in a softirq
- * or a page fault of that entry, and no other event shows that.
+/* Records an action in the outermost entry of the traced thread; returns false in a nested entry. An interrupt can arrive
+ * within a softirq or a page fault of that entry, and no other event shows this.
  */
 static __always_inline bool fire(struct pt_regs *regs, enum waker what, __u32 nr, struct cpu_slot *slot)
 {
@@ -173,8 +171,8 @@ static __always_inline bool fire(struct pt_regs *regs, enum waker what, __u32 nr
 	return true;
 }
 
-/* The action in the entry from which the traced thread returns now. The return runs task work with interrupts on: the next interrupt may come
- * at any point here.
+/* The action in the entry from which the traced thread now returns. The return runs task work with interrupts enabled, so
+ * another interrupt may arrive at any point.
  */
 static __always_inline enum waker fired_in(struct pt_regs *regs, __u32 *nr, struct cpu_slot *slot)
 {
@@ -186,7 +184,7 @@ static __always_inline enum waker fired_in(struct pt_regs *regs, __u32 *nr, stru
 	return done >> 32;
 }
 
-/* The slot has no thread's state. */
+/* Resets the slot: no thread's state is loaded. */
 static __always_inline void leaves_place(struct cpu_slot *slot)
 {
 	if (following) {
@@ -204,11 +202,11 @@ static __always_inline void leaves_place(struct cpu_slot *slot)
 	slot->waiting = slot->slept = 0;
 }
 
-/* Without other evidence, a wait that continues after its sleep does so within this time. */
+/* Without other evidence, a resumed wait ends its sleep within this time. */
 #define AT_ONCE_NS 50000
 
-/* include/linux/randomize_kstack.h: system calls shift their stack by a per-CPU random value, drawn on the way to user mode, and since 7.1 at
- * each call. If it is disabled, the value is constant.
+/* include/linux/randomize_kstack.h: system calls shift their stack by a per-CPU random value, drawn on the way to user mode,
+ * since 7.1 at each call. The value is constant if randomisation is disabled.
  */
 extern const __u32 kstack_offset __attribute__((section(".ksyms"), weak));
 extern const struct rnd_state kstack_rnd_state __attribute__((section(".ksyms"), weak));
@@ -223,9 +221,9 @@ static __always_inline __u32 stack_offset(void)
 	return 0;
 }
 
-/* Whether the thread has been in user mode since it was switched in: then its current system call is not the one in which it
- * slept. Otherwise: a thread with rseq(2), as with glibc, gets TIF_NOTIFY_RESUME at each switch and loses it on the way to user mode; since
- * 6.19 only at switches to another CPU or caused by an interrupt.
+/* Whether the thread has been in user mode since its switch-in, so that its current system call is not the one in which it
+ * slept. Without stack offsets, this uses TIF_NOTIFY_RESUME: a thread with rseq(2), as with glibc, gets it at each switch
+ * and loses it on the way to user mode. Since 6.19 it is set only at migrations and preemptions.
  */
 static __always_inline bool left_the_call(struct task_struct *task, struct cpu_slot *slot)
 {
@@ -257,7 +255,7 @@ static __always_inline void park(struct cpu_slot *slot)
 	}
 	if (state) {
 		state->fired = slot->fired;
-		/* A later waker is kept: a thread may be woken before it has left. */
+		/* A later waker is kept: a thread may be woken before it is switched out. */
 		if (slot->waker && !state->waker) {
 			state->waker_nr = slot->waker_nr;
 			state->waker_cpu = slot->waker_cpu;
@@ -280,7 +278,7 @@ static __always_inline void park(struct cpu_slot *slot)
 	leaves_place(slot);
 }
 
-/* The traced thread is on this CPU. */
+/* The traced thread runs on this CPU. */
 static __always_inline void takes_place(struct task_struct *task, struct cpu_slot *slot)
 {
 	slot->tid = task->pid;
@@ -295,14 +293,14 @@ static __always_inline void takes_place(struct task_struct *task, struct cpu_slo
 	if (!following)
 		return;
 	slot->running_ns = bpf_ktime_get_ns();
-	/* Its use of the ring that was used last on this CPU has a different number. */
+	/* The last ring used on this CPU has a different number for this process. */
 	if (slot->ring_tgid != (__u32)task->tgid) {
 		slot->ring_tgid = task->tgid;
 		slot->ring_address = 0;
 	}
 }
 
-/* Loads the state of the traced thread that is on this CPU. */
+/* Loads the state of the traced thread on this CPU. */
 static __always_inline void unpark(struct task_struct *task, struct cpu_slot *slot)
 {
 	__u32 tid = task->pid;
@@ -321,7 +319,7 @@ static __always_inline void unpark(struct task_struct *task, struct cpu_slot *sl
 	slot->waker_nr = state->waker_nr;
 	slot->waker_cpu = state->waker_cpu;
 	slot->waker = state->waker;
-	/* A missed wake-up must not be taken for the previous one. */
+	/* If a wake-up is missed, the previous one must not be used instead. */
 	state->waker = WAKER_NONE;
 	state->pending = 0;
 	state->waiting = state->slept = 0;
@@ -340,7 +338,7 @@ static __always_inline void unpark(struct task_struct *task, struct cpu_slot *sl
 	}
 }
 
-/* The traced thread is current, whether or not its switch-in was observed (see docs/accuracy.md). */
+/* The current thread is traced, whether or not its switch-in was observed (see docs/accuracy.md). */
 static __always_inline void here(struct task_struct *task, struct cpu_slot *slot)
 {
 	if (slot->tid == (__u32)task->pid)
@@ -349,7 +347,7 @@ static __always_inline void here(struct task_struct *task, struct cpu_slot *slot
 	unpark(task, slot);
 }
 
-/* For native aio's completions (aio.bpf.c) of iotrail's own load. */
+/* For native aio completions (aio.bpf.c) of iotrail's own load. */
 static __always_inline void remember_mm(__u64 mm)
 {
 	if (following || !mm || !aio_complete_address)

@@ -1,9 +1,9 @@
-/* Submitted requests: counted by ring and opcode, and some selected for tracing. */
+/* Submitted requests: counts them by ring and opcode, and selects some for tracing. */
 #include "stages.h"
 #include "buffers.h"
 #include "callsite.h"
 
-/* Number of requests that the current io_uring_enter was asked to submit, if any; counted for `n` of them. */
+/* Counts `n` requests by the number that the current io_uring_enter was asked to submit, if any. */
 static __noinline int count_batch(struct task_struct *task, __u32 ring, __u32 weight, __u32 n, bool wide)
 {
 	__u32 batch = task->flags & PF_IO_WORKER ? 0 : enter_batch(task);
@@ -15,7 +15,7 @@ static __noinline int count_batch(struct task_struct *task, __u32 ring, __u32 we
 	return batch;
 }
 
-/* It takes two entries of a queue whose other requests take one. */
+/* The SQE occupies two entries of a queue whose other SQEs occupy one. */
 static __always_inline bool is_wide(struct io_kiocb *req)
 {
 	return (req->opcode == IORING_OP_NOP128 || req->opcode == IORING_OP_URING_CMD128) &&
@@ -54,7 +54,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	bool plain = plain_length(trail->opcode) && !(req->flags & REQ_F_BUFFER_SELECT);
 	trail->asked_bytes = plain ? length_of(req) : 0;
 	trail->offset = has_offset(trail->opcode) ? offset_of(req) : -1;
-	/* The requests of a chain are done one after the other, whatever their times are. */
+	/* The requests of a chain run one after the other, whatever their timestamps are. */
 	bool reads = trail->opcode == IORING_OP_READ || trail->opcode == IORING_OP_READ_FIXED;
 	if (plain && reads && !(slot->links & LINKED))
 		trail->buffer = buffer_of(req);
@@ -72,7 +72,7 @@ static __noinline int follow_this(struct io_kiocb *req, struct task_struct *task
 	return 0;
 }
 
-/* The switch-in of the current thread was missed. Whether it is traced. */
+/* The current thread's switch-in was missed. Returns whether the thread is traced. */
 __noinline int seen_here(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -89,7 +89,7 @@ static __noinline int many_begins(struct io_kiocb *req, __u32 ring)
 	struct many now = { .opcode = req->opcode };
 	__u32 index;
 
-	/* A zero-copy send's result names it, and its notification does not name a traced request. */
+	/* A zero-copy send's result names its request, but its notification does not. */
 	if (!is_zero_copy_send(now.opcode))
 		now.request = address_in_thread(req, this_slot());
 	struct trail *trail = now.request ? trail_of(now.request, &index) : 0;
@@ -108,7 +108,7 @@ static __noinline int many_begins(struct io_kiocb *req, __u32 ring)
 	return 0;
 }
 
-/* The completion that is a request's last. */
+/* A request posted its last completion. */
 __noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
 {
 	struct many_key key = { .user_data = user_data, .ring = ring };
@@ -116,7 +116,7 @@ __noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
 
 	if (!known || known->request != request)
 		return 0;
-	/* There may be another one with the same user data. */
+	/* Another request may have the same user data. */
 	if (known->shared)
 		known->request = 0;
 	else
@@ -124,7 +124,7 @@ __noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
 	return 0;
 }
 
-/* If 1 in N is traced: the slot of this request may be that of an earlier one whose completion was missed. */
+/* With 1 in N tracing, this request's address may still be that of an earlier traced request whose completion was missed. */
 __noinline int not_chosen(__u64 request)
 {
 	__u32 index;
@@ -137,7 +137,7 @@ __noinline int not_chosen(__u64 request)
 	return 0;
 }
 
-/* A separate function, so that other paths need not keep registers that only this one needs. */
+/* A separate function, so that other paths do not have to save registers that only this one needs. */
 static __noinline int many_submitted(struct io_kiocb *req, __u32 ring)
 {
 	struct cpu_slot *slot = this_slot();
@@ -150,8 +150,8 @@ static __noinline int many_submitted(struct io_kiocb *req, __u32 ring)
 	return many_begins(req, ring);
 }
 
-/* Requests behind which, or before which, the ring is drained: the kernel sets REQ_F_FORCE_ASYNC in all that come while that
- * goes on (io_init_req), and only those that asked for it have REQ_F_IO_DRAIN besides. From submission until it is handed on.
+/* Requests that drain, or are delayed by a drain, until they are punted. During a drain the kernel sets REQ_F_FORCE_ASYNC in
+ * all new requests (io_init_req); only those that requested the drain also have REQ_F_IO_DRAIN.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -160,8 +160,8 @@ struct {
 	__type(value, __u32);
 } drained SEC(".maps");
 
-/* Requests linked to an earlier one, until they are handed to io-wq or a worker completes them. A later request at the same address
- * was handed over if a worker completes it.
+/* Linked requests until they are punted to io-wq or completed by a worker. A later request at the same address must have
+ * been punted if a worker completes it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -189,7 +189,7 @@ struct {
 	__type(value, __u64); /* number of them */
 } messages SEC(".maps");
 
-/* Submission time of a zero-copy send, by its notification's address. */
+/* Submission time of a zero-copy send, by the address of its notification. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -245,14 +245,14 @@ static __always_inline int submitted(struct io_kiocb *req)
 	struct cpu_slot *slot = this_slot();
 	if (slot->current == CURRENT_UNSEEN && !seen_here())
 		return 0;
-	/* A run of task work has its event before the thread submits again. */
+	/* A task work run has its event before the thread submits again. */
 	if (slot->pending || slot->trails)
 		all_inline();
 	slot->submitted++;
 	slot->submits = 1;
 	if (slot->submitting)
 		submission_ends();
-	/* Read once and completely: the size of the member is relocated at load. */
+	/* One read of the full member, whose size is relocated at load time. */
 	__u64 flags = req->flags;
 	barrier_var(flags);
 	__u32 links = flags & REQ_F_LINKS ? LINKED | LINKED_TO_NEXT : 0;
@@ -299,8 +299,8 @@ int BPF_PROG(follow_submit, struct io_kiocb *req)
 	return UNDISTURBED(follow_submit_(req));
 }
 
-/* A refused request is the last of its call, unless the ring continues (IORING_SETUP_SUBMIT_ALL): then it represents those after it too, which
- * another call reports.
+/* A rejected request is the last of its call, unless the ring continues (IORING_SETUP_SUBMIT_ALL). It therefore also
+ * represents the requests after it, which another call submits again.
  */
 static __noinline int refused_batch(struct io_ring_ctx *ring, __u32 number)
 {
@@ -308,7 +308,7 @@ static __noinline int refused_batch(struct io_ring_ctx *ring, __u32 number)
 	__u32 batch = enter_batch(task), n = 1;
 
 	if (!(BPF_CORE_READ(ring, flags) & IORING_SETUP_SUBMIT_ALL)) {
-		/* The head in shared memory moves at the end of the call. */
+		/* The shared head advances only at the end of the call. */
 		__u32 position = BPF_CORE_READ(ring, cached_sq_head) - BPF_CORE_READ(ring, rings, sq.head);
 		if (position && position <= batch)
 			n = batch - position + 1;
@@ -316,7 +316,7 @@ static __noinline int refused_batch(struct io_ring_ctx *ring, __u32 number)
 	return count_batch(task, number, 1, n, false);
 }
 
-/* Refused before its submission event: it has a completion all the same. */
+/* A request rejected before its submission event still posts a completion. */
 __noinline int count_denied(__u32 ring, __u32 opcode)
 {
 	struct op_count *op = op_sum(ring, opcode);
@@ -335,7 +335,7 @@ static __always_inline int follow_refused_(void *entry, struct io_kiocb *req, in
 	__u32 ring = ring_number(req->ctx, slot);
 	__u32 opcode = req->opcode;
 	__u8 asked;
-	/* The kernel replaces an unknown opcode by a no-op. */
+	/* The kernel replaces an unknown opcode with a no-op. */
 	if (!opcode && !bpf_probe_read_kernel(&asked, sizeof(asked), entry) && asked) {
 		opcode = OPCODE_INVALID;
 		slot->invalid = address_in_thread(req, slot);

@@ -1,5 +1,6 @@
-/* Threaded interrupts: all of them on PREEMPT_RT and with `threadirqs`, those of some drivers everywhere. I/O that ends in
- * the thread ends in the interrupt that woke it. On PREEMPT_RT softirqs run in threads too, and can be preempted there.
+/* Threaded interrupts: all device interrupts on PREEMPT_RT and with `threadirqs`, some drivers' elsewhere. I/O that ends in
+ * an IRQ thread is attributed to the interrupt that woke the thread. On PREEMPT_RT softirqs also run in threads, where they
+ * can be preempted.
  */
 #ifndef IOTRAIL_THREADED_H
 #define IOTRAIL_THREADED_H
@@ -16,7 +17,7 @@ struct {
 
 bool lines_threaded; /* there is at least one */
 
-/* A handler runs that wakes its interrupt thread. */
+/* A handler wakes its IRQ thread. */
 static __always_inline void leaves_to_thread(struct task_struct *thread, struct cpu_slot *slot)
 {
 	struct handler_run run = { .line = slot->in_irq, .serial = slot->handlers, .cpu = bpf_get_smp_processor_id() };
@@ -30,7 +31,7 @@ static __always_inline void leaves_to_thread(struct task_struct *thread, struct 
 	lines_threaded = 1;
 }
 
-/* The line + 1 of the current interrupt thread, and the last run of its handler if it was on this CPU; 0: none. */
+/* The line + 1 of the current IRQ thread, and the handler's last run if that was on this CPU; 0: none. */
 static __always_inline __u32 line_of_thread(__u32 *serial)
 {
 	if (!lines_threaded)
@@ -46,8 +47,9 @@ static __always_inline __u32 line_of_thread(__u32 *serial)
 	return run->line;
 }
 
-/* The context on this CPU besides the current thread, or in an interrupt thread. A softirq is attributed to its raiser if that was an
- * interrupt: the block softirq to the device's, for example, even if a thread (ksoftirqd) runs it later.
+/* The context on this CPU if it is not the current thread's own, or that of an IRQ thread. A softirq raised by an interrupt
+ * is attributed to that interrupt: the block softirq to the device's, for example, even if a thread (ksoftirqd) runs it
+ * later.
  */
 static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
 {
@@ -81,7 +83,7 @@ static __always_inline enum waker context_of(struct cpu_slot *slot, __u32 *nr)
 	return WAKER_OTHER;
 }
 
-/* Activity while a softirq is preempted does not belong to it. Its duration is unknown. */
+/* Activity during a preempted softirq does not belong to the softirq. Its duration is unknown. */
 static __always_inline void switches_softirq(struct task_struct *prev, struct task_struct *next, struct cpu_slot *slot)
 {
 	if (slot->in_softirq) {

@@ -1,4 +1,4 @@
-/* Threads that use a ring: those that submit the traced requests to it, and those that wait in io_uring_enter for its completions. */
+/* Threads that use a ring: they submit its traced requests, or wait in io_uring_enter for its completions. */
 #ifndef IOTRAIL_THREADS_H
 #define IOTRAIL_THREADS_H
 
@@ -13,8 +13,8 @@ struct {
 	__type(value, struct ring_thread);
 } ring_threads SEC(".maps");
 
-/* Another thread, or another ring, than the last one here. The name is that of the first time: a thread that was not named by then is
- * found under its program's. The frame is kept small: it stands on others' that are not.
+/* The thread or the ring differs from the last one on this CPU. The name is the thread's name at this first use: a thread
+ * that has no name of its own yet has the program's. The stack frame is kept small, because callers' frames are large.
  */
 __noinline int ring_thread_turns(__u32 ring, __u32 tid)
 {
@@ -23,7 +23,7 @@ __noinline int ring_thread_turns(__u32 ring, __u32 tid)
 	struct ring_thread_key key = slot->last_thread;
 	__u64 waits = slot->last_thread_waits;
 
-	/* A reader on another CPU never sees a count with the next key. */
+	/* A reader on another CPU must never see the old count under the new key. */
 	slot->last_thread_waits = 0;
 	barrier();
 	slot->last_thread.ring = ring;
@@ -44,7 +44,7 @@ __noinline int ring_thread_turns(__u32 ring, __u32 tid)
 	return 0;
 }
 
-/* The current thread uses this ring, and waits this many times. */
+/* The current thread uses this ring, and begins `waits` waits. */
 static __always_inline void uses_ring(__u32 ring, __u32 tid, __u32 waits, struct cpu_slot *slot)
 {
 	if (slot->last_thread.ring != ring || slot->last_thread.tid != tid)
@@ -58,7 +58,7 @@ static __always_inline void uses_ring(__u32 ring, __u32 tid, __u32 waits, struct
 #define IORING_ENTER_NO_IOWAIT (1U << 7)
 #define MIN_WAIT_AT 12 /* of min_wait_usec in struct io_uring_getevents_arg */
 
-/* The request of the io_uring_enter that starts to wait. */
+/* Counts the options of an io_uring_enter that begins to wait. */
 static __noinline int count_wait(struct io_ring_ctx *ring, __u32 number, bool by_loop)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());

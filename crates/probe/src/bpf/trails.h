@@ -1,4 +1,4 @@
-/* The traced requests by address, and the slots of their trails. */
+/* Traced requests by address, and the slots of their trails. */
 #ifndef IOTRAIL_TRAILS_H
 #define IOTRAIL_TRAILS_H
 
@@ -15,7 +15,7 @@ static __always_inline struct trail *trail_at(__u32 index)
 	return bpf_map_lookup_elem(&trails, &index);
 }
 
-/* The trail of a request, and its index; null: it is not traced. */
+/* The trail of a request and its index; null if the request is not traced. */
 static __always_inline struct trail *trail_of(__u64 request, __u32 *index)
 {
 	if (!followed_now)
@@ -32,8 +32,8 @@ static __always_inline struct trail *trail_of(__u64 request, __u32 *index)
 	return 0;
 }
 
-/* Its completion is posted. Its slot is kept until the delivery path is known, but is no longer found by the address, which
- * the kernel may reuse.
+/* Tag of a completed request. Its slot is kept until the delivery path is known, but the address, which the kernel may
+ * reuse, no longer finds it.
  */
 #define COMPLETED(request) ((request) | 1)
 
@@ -49,7 +49,7 @@ static __always_inline void retag_at(__u32 index, __u64 to)
 		__sync_fetch_and_sub(&followed_now, 1);
 }
 
-/* A slot for a request; null: its bucket is full. */
+/* Allocates a slot for a request; null if its bucket is full. */
 static __always_inline struct trail *remember(__u64 request, __u32 *index)
 {
 	__u32 b = bucket_of(request);
