@@ -1,4 +1,4 @@
-//! The reported system calls, and their counts over the complete trace.
+//! Reported system calls, and their counts over the full trace.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -11,10 +11,10 @@ use iotrail_schema::account::{CallRecord, WaitEnds, WokenBy};
 use iotrail_schema::syscall::{self, Wait, moves_bytes};
 use iotrail_stats::expansion::{self, Rest, Total, Window};
 
-/// `CALLS_MAX` of record.h.
+/// `CALLS_MAX` in record.h.
 pub(crate) const CALLS_MAX: u32 = 512;
 
-/// How the call of this number waits.
+/// How a system call waits, by its number.
 pub(crate) fn kind_of(nr: u32) -> wait_kind {
     match syscall::find(&syscall_name(nr)).and_then(|call| call.wait) {
         None => wait_kind::WAIT_NONE,
@@ -33,12 +33,12 @@ pub(crate) fn reported() -> &'static [u32] {
     NUMBERS.get_or_init(|| (0..CALLS_MAX).filter(|nr| syscall::find(&syscall_name(*nr)).is_some()).collect())
 }
 
-/// Calls in one of several counted spans.
+/// Calls within one window.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct CallWindow {
     pub ns: u64,
     pub completions: u64,
-    /// By number, only calls that occurred.
+    /// Counts by number, without calls that did not occur.
     pub counts: Vec<(u32, u64)>,
 }
 
@@ -48,7 +48,7 @@ impl CallWindow {
     }
 }
 
-/// One call's count over the complete trace; `None`: time outside the windows, and no window.
+/// Count of one call over the full trace; `None` if there is time outside the windows but no window.
 pub(crate) fn total(nr: u32, seen: u64, windows: &[CallWindow], rest: Rest) -> Option<Total> {
     let in_windows: u64 = windows.iter().map(|w| w.count(nr)).sum();
     let window =
@@ -57,7 +57,7 @@ pub(crate) fn total(nr: u32, seen: u64, windows: &[CallWindow], rest: Rest) -> O
     expansion::total(seen.saturating_sub(in_windows) as f64, &windows, rest)
 }
 
-/// The record of the calls of one number. The caller adds the time for which threads were blocked in them.
+/// The record of one call. The caller adds the time for which threads blocked in it.
 pub(crate) fn record(nr: u32, seen: &call_count, errors: &[(u32, u64)], total: Total) -> CallRecord {
     let exact = total.interval == Some((total.total, total.total));
     let scale = |n: u64| if exact { n } else { (n as f64 * total.total / seen.count.max(1) as f64).round() as u64 };
@@ -84,10 +84,10 @@ pub(crate) fn record(nr: u32, seen: &call_count, errors: &[(u32, u64)], total: T
     }
 }
 
-/// Maximum listed descriptors per call.
+/// Maximum number of listed descriptors per call.
 const WOKEN_BY: usize = 4;
 
-/// include/uapi/linux/eventpoll.h; those of poll(2) have the same bits.
+/// include/uapi/linux/eventpoll.h; poll(2) uses the same bits.
 const EVENTS: [(u32, &str); 7] =
     [(1, "IN"), (2, "PRI"), (4, "OUT"), (8, "ERR"), (0x10, "HUP"), (0x20, "NVAL"), (0x2000, "RDHUP")];
 
@@ -110,7 +110,7 @@ pub(crate) fn woken_by(nr: u32, wakes: &[(wake_key, wake)]) -> Vec<WokenBy> {
     of.into_iter().take(WOKEN_BY).map(one).collect()
 }
 
-/// `TCP socket`, `eventfd`, or the file's name. `None`: the file was not read.
+/// `TCP socket`, `eventfd`, or the file's name; `None` if the file was not read.
 fn kind_of_file(mode: u32, name: &str) -> Option<String> {
     let is_named = !name.is_empty();
     Some(match mode & libc::S_IFMT {
@@ -124,7 +124,7 @@ fn kind_of_file(mode: u32, name: &str) -> Option<String> {
     })
 }
 
-/// The kernel-internal numbers for an interrupted call that may restart count as EINTR.
+/// Kernel-internal errno values of a restartable interrupted call count as EINTR.
 fn name(errno: u32) -> String {
     errno_name(if (512..=516).contains(&errno) { libc::EINTR } else { errno as i32 })
 }

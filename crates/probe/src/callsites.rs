@@ -1,4 +1,4 @@
-//! The probes' data of call sites: user stacks by hash, and the actions there.
+//! Call sites, from the probes' data: user stacks by hash, and the actions of each.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use crate::raw::text;
 use crate::skel::types::{site_key, site_kind, site_sum, trail, user_stack};
 use iotrail_path::delivery::syscall_name;
 
-/// `SITE_USER` of record.h.
+/// `SITE_USER` in record.h.
 const USER: u32 = u32::MAX;
 
-/// Length of the window, in ms, in which a CPU takes the stacks of the first events.
+/// Window in which each CPU samples the stacks of the first events, in ms.
 const WINDOW_MS: u32 = 100;
 
-/// That window in ticks.
+/// The same window in ticks.
 pub(crate) fn window_jiffies(tick_hz: Option<u32>) -> u32 {
     (tick_hz.unwrap_or(1000) * WINDOW_MS / 1000).max(1)
 }
@@ -25,7 +25,7 @@ pub struct UserStack {
     pub tgid: u32,
     pub comm: String,
     pub frames: Vec<u64>,
-    /// Possible callers of innermost functions without frames.
+    /// Possible callers of innermost functions that have no frame.
     pub callers: Vec<u64>,
 }
 
@@ -49,28 +49,28 @@ impl UserStack {
 /// The action at a call site.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SiteAction {
-    /// It sleeps in this system call.
+    /// Sleeps in this system call.
     Sleeps(String),
-    /// It makes this system call.
+    /// Makes this system call.
     Calls(String),
-    /// It is on the CPU in this system call, or in `user` mode, where page faults and interrupts count too.
+    /// Is on the CPU in this system call, or in `user` mode, which includes page faults and interrupts.
     Runs(String),
-    /// It submits requests of this operation.
+    /// Submits requests of this operation.
     Submits(String),
 }
 
-/// Sums over the sampled events of one call site and action, each weighted by the inverse of its probability.
+/// Sums over the sampled events of one call site and action, weighted by the inverse of the sampling probability.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SiteSum {
     pub samples: u64,
     pub count: u64,
-    /// Time slept, or the latencies of completed requests.
+    /// Time asleep, or latency of completed requests.
     pub ns: u64,
     pub errors: u64,
     pub punts: u64,
 }
 
-/// By the stack's hash (0: unreadable) and the action.
+/// By stack hash (0: unreadable) and action.
 pub type Sites = BTreeMap<(u64, SiteAction), SiteSum>;
 
 fn action(key: &site_key) -> SiteAction {
@@ -93,7 +93,7 @@ pub(crate) fn add(sites: &mut Sites, key: &site_key, sum: &site_sum) {
     of.errors += sum.errors;
 }
 
-/// A traced request with a sampled stack. With several completions, the last one counts.
+/// Adds a traced request that has a stack sample. A request with several completions is added at its last one.
 pub(crate) fn add_request(sites: &mut BTreeMap<(u64, u16), SiteSum>, raw: &trail, more: bool) {
     if raw.site_weight == 0 || more {
         return;

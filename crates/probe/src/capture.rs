@@ -1,5 +1,5 @@
-//! Events for replay ([`ReplayEvent`]) from the programs of `capture.bpf.c`: a separate object, loaded only for a recording
-//! for replay. The traced processes are those of a [`Watch`].
+//! Captures events for replay ([`ReplayEvent`]) with the programs of `capture.bpf.c`, a separate object that is loaded
+//! only for replay recordings. It uses the traced processes of a [`Watch`].
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -31,9 +31,9 @@ const RING: usize = size_of::<types::captured_ring>();
 const FILE: usize = size_of::<types::captured_file>();
 const _: () = assert!(RING < REQUEST && REQUEST < CALL && CALL < SYNC && SYNC < FILE);
 
-/// Number of calls that measure the probes' own share of a think time.
+/// Number of calibration calls, which measure the probes' share of a think time.
 const CALIBRATION: usize = 2000;
-/// Maximum records per read.
+/// Maximum number of records per read.
 const AT_ONCE: usize = 8192;
 
 /// Memory of the loaded object; it must outlive the [`Capture`].
@@ -53,7 +53,7 @@ fn failed(e: libbpf_rs::Error) -> Error {
 }
 
 impl<'room> Capture<'room> {
-    /// Loads and attaches. From now on the activity of the traced processes is captured.
+    /// Loads and attaches the programs, and starts the capture.
     pub fn open(room: &'room mut ObjectSlot, watch: &Watch<'_>) -> Result<Self> {
         support::quiet();
         let facts = Facts::of_this_kernel();
@@ -75,7 +75,7 @@ impl<'room> Capture<'room> {
         Ok(capture)
     }
 
-    /// The time between two calls of a thread that does nothing in between.
+    /// Measures the time between two calls of a thread that does nothing in between.
     fn calibrate(&mut self) -> Result<u64> {
         let tid = KernelIds::of_this_thread()?.tid;
         let unreadable = |e| Error::machine("cannot read a byte of /proc/self/exe", "mount /proc").because(e);
@@ -96,20 +96,20 @@ impl<'room> Capture<'room> {
         self.skel.maps.bss_data.as_deref_mut().expect("the object has counters")
     }
 
-    /// The events and counters, for the reading thread.
+    /// The events and counters for the reading thread.
     pub fn source(&self) -> Result<Source> {
         let records = MapHandle::try_from(&self.skel.maps.captured).map_err(failed)?;
         let counters = MapHandle::try_from(&self.skel.maps.bss).map_err(failed)?;
         Ok(Source { records, counters, floor_ns: self.floor_ns })
     }
 
-    /// No further events are captured.
+    /// Stops the capture.
     pub fn detach(&mut self) {
         self.links.clear();
     }
 }
 
-/// System calls by number, each with its `enum call_class` and the meaning of its arguments.
+/// System calls by number, with their `enum call_class` and argument meaning.
 fn calls() -> Vec<(libc::c_long, u32)> {
     use types::call_class as class;
     let of = |kind: class, more: &[class]| more.iter().fold(kind.0, |all, one| all | one.0);
@@ -146,7 +146,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Called in the reading thread.
+    /// Opens the buffer; called in the reading thread.
     pub fn open(self) -> Result<Events> {
         let arrived = Rc::new(RefCell::new(VecDeque::new()));
         let mut builder = RingBufferBuilder::new();
@@ -162,24 +162,24 @@ impl Source {
     }
 }
 
-/// Events as they come.
+/// Captured events in the order of arrival.
 pub struct Events {
     ring: RingBuffer<'static>,
     arrived: Rc<RefCell<VecDeque<ReplayEvent>>>,
     counters: MapHandle,
 }
 
-/// Events that could not be captured, since the start.
+/// Number of events that could not be captured since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Uncaptured {
-    /// Events: the ring buffer or a map was full.
+    /// Events lost because the ring buffer or a map was full.
     pub lost: u64,
-    /// Calls of the 32-bit table.
+    /// System calls in the 32-bit table.
     pub narrow_calls: u64,
 }
 
 impl Events {
-    /// Passes on the arrived events, in order.
+    /// Passes all available events to `each`, in order.
     pub fn take(&self, each: &mut dyn FnMut(ReplayEvent) -> Result<()>) -> Result<()> {
         loop {
             let taken = self.ring.consume_raw_n(AT_ONCE);
@@ -206,7 +206,7 @@ impl Events {
 struct Maker {
     floor_ns: u64,
     rings: HashMap<u32, Reaped>,
-    /// Requests of an io_submit that has not returned: it may accept only the first ones. By thread.
+    /// Pending io_submit requests by thread: until the call returns, it is unknown how many it accepts.
     submitting: HashMap<u32, Vec<ReplayRequest>>,
 }
 
@@ -245,7 +245,7 @@ impl Maker {
         ReplayRing { ring: r.ring, interface, sq_entries: r.sq_entries, cq_entries, setup_flags: r.flags }
     }
 
-    /// At the entry of a call.
+    /// Completions reaped so far, at the entry of a call.
     fn reaped(&mut self, c: &types::captured_call) -> u64 {
         let Some(ring) = self.rings.get_mut(&c.ring) else { return 0 };
         if ring.interface == ReplayInterface::IoUring {
@@ -333,7 +333,7 @@ impl Maker {
     }
 }
 
-/// The op, and whether its buffer is a registered one.
+/// The operation, and whether its buffer is registered.
 fn op_of_ring(opcode: u8, op_flags: u32) -> (ReplayOp, bool) {
     use io_uring_op::*;
     let is = |ops: &[io_uring_op]| ops.iter().any(|op| *op as u32 == u32::from(opcode));
@@ -366,11 +366,11 @@ fn op_of_context(opcode: u8) -> ReplayOp {
     }
 }
 
-/// Completions reaped by the program, from the head of the queue, which wraps around.
+/// Counts the completions that the program has reaped, from the queue's head, which wraps around.
 #[derive(Debug)]
 struct Reaped {
     interface: ReplayInterface,
-    /// The head is a number below this one.
+    /// The head wraps around at this value.
     values: u64,
     last: u32,
     all: u64,
@@ -378,14 +378,15 @@ struct Reaped {
     earlier: u64,
 }
 
-/// IORING_SETUP_SQ_REWIND (7.0): the head of the submission queue is not a count.
+/// IORING_SETUP_SQ_REWIND (7.0): the SQ head does not count SQEs.
 const SQ_REWIND: u32 = 1 << 20;
 
 impl Reaped {
     fn met(r: &types::captured_ring) -> Self {
         let is_context = r.aio != 0;
         let in_flight = u64::from(r.submitted.wrapping_sub(r.head));
-        // A larger value is not a number of requests: multishot requests have several completions, others none.
+        // The difference is not the number of requests in flight if multishot requests post several completions, or
+        // others post none.
         let is_known = !is_context && r.flags & SQ_REWIND == 0 && in_flight <= 2 * u64::from(r.cq_entries);
         Reaped {
             interface: if is_context { ReplayInterface::NativeAio } else { ReplayInterface::IoUring },
@@ -396,8 +397,8 @@ impl Reaped {
         }
     }
 
-    /// Threads of one ring may report an older head after a newer one: that looks like almost a full turn. One call may reap almost all events of a
-    /// context, so only the last sixteenth counts as older.
+    /// Threads of a ring may report an older head after a newer one, which looks like almost a full turn. One call may
+    /// reap nearly all events of a context, so only the last sixteenth counts as an older head.
     fn at(&mut self, head: u32) -> u64 {
         let ahead = (u64::from(head) + self.values - u64::from(self.last) % self.values) % self.values;
         if ahead <= self.values - self.values / 16 {
@@ -407,8 +408,8 @@ impl Reaped {
         self.all.saturating_sub(self.earlier)
     }
 
-    /// The same for a context, whose ring has this many events; 0: unknown, and only calls reap. `result`: events that
-    /// the call is about to reap.
+    /// The same for a context. `events`: size of its ring; 0: unknown, so that only calls count. `result`: number of
+    /// events that the call is about to reap.
     fn of_context(&mut self, head: u32, events: u32, result: u32) -> u64 {
         if events > 0 {
             self.values = events.into();
@@ -425,7 +426,8 @@ impl Reaped {
 const S_IFMT: u32 = 0o170_000;
 const S_IFBLK: u32 = 0o060_000;
 
-/// File systems whose files contain no data: procfs, sysfs, cgroups, debugfs, tracefs, securityfs, bpffs, configfs.
+/// File systems whose files contain no replayable data: procfs, sysfs, cgroups, debugfs, tracefs, securityfs, bpffs,
+/// configfs.
 const WITHOUT_DATA: [u64; 9] =
     [0x9fa0, 0x6265_6572, 0x27_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163, 0x7363_6673, 0xcafe_4a11, 0x6265_6570];
 

@@ -25,7 +25,7 @@ fn results_count_until_the_ring_of_a_context_is_mapped() {
 fn completions_of_earlier_requests_do_not_count() {
     let mut met = ring(1000, 1016, 256, 0);
     assert_eq!([1000, 1010, 1016, 1020].map(|head| met.at(head)), [0, 0, 0, 4]);
-    // The heads of both queues are not comparable if there are multishot requests.
+    // With multishot requests, the heads of the two queues are not comparable.
     assert_eq!(ring(90_000, 16, 256, 0).at(90_003), 3);
 }
 
@@ -39,7 +39,7 @@ fn control_blocks_that_io_submit_refuses_are_not_requests() {
         maker.submitting.entry(7).or_default().push(request);
     }
     let call = types::captured_call { tid: 7, class: types::call_class::CALL_SUBMIT, result: 2, ..Default::default() };
-    // SAFETY: a captured_call is plain integers.
+    // SAFETY: captured_call consists of plain integers.
     let bytes: [u8; CALL] = unsafe { std::mem::transmute(call) };
     maker.take(&bytes, &mut out);
     let offsets: Vec<_> =

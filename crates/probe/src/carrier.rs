@@ -1,4 +1,4 @@
-//! The probes' data of a completion and of an interrupt, with names for their numbers.
+//! Delivery paths and interrupts in the probes' data, with names in place of numbers.
 
 use iotrail_host::irq::Interrupts;
 use iotrail_path::delivery::Carrier;
@@ -8,12 +8,12 @@ use iotrail_schema::waker::{Line, Waker};
 use crate::skel::types;
 use crate::symbols::Symbols;
 
-/// The name of a line's handler.
+/// Name of a line's handler.
 pub fn handler(p: &Interrupts, irq: u32) -> Option<String> {
     p.row(&irq.to_string()).map(|row| row.name.clone())
 }
 
-/// A vector's mnemonic in /proc/interrupts, and its name.
+/// A vector's mnemonic in /proc/interrupts and its name.
 pub fn vector(v: types::vector) -> (&'static str, &'static str) {
     match v {
         types::vector::VEC_TIMER => ("LOC", "timer"),
@@ -26,7 +26,7 @@ pub fn vector(v: types::vector) -> (&'static str, &'static str) {
     }
 }
 
-/// The delivery path of a completion, with names for numbers.
+/// Delivery path of a completion, with names in place of numbers.
 pub fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Carrier {
     use types::carrier as c;
     let by = || waker(key.waker, key.waker_nr, key.waker_cpu, line);
@@ -51,7 +51,7 @@ pub fn carrier(key: &types::delivery_key, symbols: Option<&Symbols>, line: &dyn 
     }
 }
 
-/// The action in a kernel entry, from the probes' data.
+/// The action in a kernel entry.
 pub fn fired(kind: types::waker, nr: u32) -> Option<Fired> {
     use types::waker as w;
     match kind {
@@ -63,7 +63,7 @@ pub fn fired(kind: types::waker, nr: u32) -> Option<Fired> {
     }
 }
 
-/// By its entry point.
+/// Name of an action, from its entry point's vector.
 pub fn fired_name(v: types::vector) -> &'static str {
     match v {
         types::vector::VEC_CALL_SINGLE => "call_function_single",
@@ -74,7 +74,7 @@ pub fn fired_name(v: types::vector) -> &'static str {
     }
 }
 
-/// A waker as text, from the probes' data.
+/// Source of a wake-up.
 pub fn waker(kind: types::waker, nr: u32, cpu: u32, line: &dyn Fn(u32) -> Line) -> Waker {
     use types::waker as w;
     let name = || vector(types::vector(nr)).1.into();

@@ -2,22 +2,23 @@
 
 use std::time::Duration;
 
-/// Requests per second and CPU up to which an adaptive choice traces all: at 0.3 µs each, less than one percent of the CPU.
+/// Rate per CPU, in requests per second, up to which adaptive selection traces all requests: at 0.3 µs per request,
+/// less than 1 % of the CPU.
 pub(crate) const WHOLE_PER_S: u64 = 20_000;
 
-/// Minimum length of the windows in which they are counted.
+/// Minimum length of the windows that measure the rate.
 const WINDOW: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// 1 in this many requests, at random; 1: all.
+    /// Trace 1 in this many requests, at random; 1: all.
     pub one_in: u32,
-    /// All requests of a CPU while the rate is low ([`WHOLE_PER_S`]), and only 1 in `one_in` of the others.
+    /// Trace all requests of a CPU while its rate is low ([`WHOLE_PER_S`]), and 1 in `one_in` otherwise.
     pub adaptive: bool,
 }
 
 impl Choice {
-    /// 1 in this many, at any rate.
+    /// Traces 1 in `one_in` requests at any rate.
     pub fn fixed(one_in: u32) -> Self {
         Choice { one_in: one_in.max(1), adaptive: false }
     }
@@ -26,24 +27,23 @@ impl Choice {
         Choice { one_in: one_in.max(1), adaptive: one_in > 1 }
     }
 
-    /// The weight of each request that does not represent only itself, if `sampled` of all were 1 in N: 1 if none
-    /// had to be skipped.
+    /// Weight of a request that was sampled: `one_in`, or 1 if no request was sampled (`sampled` = 0).
     pub fn stands_for(&self, sampled: u64) -> u32 {
         if self.adaptive && sampled == 0 { 1 } else { self.one_in }
     }
 }
 
-/// Parameters of the probes.
+/// Parameters of the BPF programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub jiffies: u32,
-    /// Maximum number of requests of one CPU in a window that are all traced.
+    /// Maximum number of requests per CPU and window that are all traced.
     pub requests: u32,
 }
 
 impl Window {
-    /// In whole ticks: a little longer at some tick rates. If the rate is unknown, the fastest: then windows are
-    /// longer, and the limit is lower.
+    /// Rounded up to full ticks. For an unknown tick rate, the highest one: with fewer ticks per second, the windows
+    /// are longer and the limit is lower.
     pub fn of(tick_hz: Option<u32>) -> Self {
         let tick_ns = 1_000_000_000 / u64::from(tick_hz.unwrap_or(1000).max(1));
         let jiffies = (WINDOW.as_nanos() as u64).div_ceil(tick_ns).max(1);
@@ -73,7 +73,7 @@ mod tests {
         assert!(Choice::adaptive(100).adaptive && !Choice::fixed(100).adaptive);
     }
 
-    /// `bpf/choose.h` in Rust, to simulate many seeds at once.
+    /// `bpf/choose.h` in Rust, to simulate many seeds.
     struct Chooser {
         random: SplitMix64,
         choice: Choice,
@@ -115,7 +115,7 @@ mod tests {
             true
         }
 
-        /// The weight of a request at this jiffy.
+        /// Weight of a request at jiffy `now`.
         fn weight(&mut self, now: u64) -> u32 {
             if self.choice.one_in == 1 || (self.choice.adaptive && self.while_few(now)) {
                 return 1;
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// Requests per jiffy (of 1 ms), and the duration of each: longer at higher load.
+    /// Pairs of arrival jiffy (1 ms) and latency; latencies grow with the load.
     fn streams() -> Vec<(&'static str, Vec<(u64, f64)>)> {
         let of = |rate: &dyn Fn(u64) -> u64| -> Vec<(u64, f64)> {
             let at = |now| (0..rate(now)).map(move |i| (now, 10.0 + rate(now) as f64 / 10.0 + (i % 7) as f64));
@@ -163,7 +163,7 @@ mod tests {
                     counts.push(t.total);
                     means.push(weighted);
                 }
-                // Unbiased: the mean over the seeds equals the true value within four standard errors.
+                // Unbiased: over all seeds, the mean equals the true value within four standard errors.
                 let check = |what: &str, all: &[f64], truth: f64| {
                     let n = SEEDS as f64; // jiffies without any count as 0
                     let mean = all.iter().sum::<f64>() / n;
@@ -197,7 +197,7 @@ mod tests {
                 *count += u32::from(chooser.weight(0) > 0);
             }
         }
-        // 2,000 each, ± 4.5 standard deviations.
+        // Expected: 2,000 each, ± 4.5 standard deviations.
         assert!(chosen.iter().all(|n| (1804..=2196).contains(n)), "{chosen:?}");
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let mut chooser = Chooser::new(Choice::adaptive(100), 1);
         let busy: u32 = (1000..1050).flat_map(|now| [now; 1000]).map(|now| u32::from(chooser.weight(now) == 1)).sum();
         assert_eq!(busy, 200, "those of the first window");
-        // The current window, and the next one, which started after a busy one.
+        // Sampling continues for the current window and for the next one, which follows a busy window.
         let calm = (1050..1100).find(|now| chooser.weight(*now) == 1);
         assert!(calm.is_some_and(|now| now <= 1070), "{calm:?}");
     }

@@ -1,4 +1,5 @@
-//! The cost of each program for the traced processes, by the kernel's own accounting (bpf_stats), which itself adds some time to every run.
+//! Cost of each BPF program for the traced processes, from the kernel's own statistics (bpf_stats), which add some time
+//! to every run.
 
 use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -8,7 +9,7 @@ use libbpf_rs::libbpf_sys;
 use super::support;
 use iotrail_base::error::{Error, Result};
 
-/// Runs of one program, and their time. Without the kernel's overhead to call it.
+/// Runs of one program and their total time, without the kernel's call overhead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cost {
     pub program: &'static str,
@@ -18,22 +19,22 @@ pub struct Cost {
     pub spent_ns: u64,
 }
 
-/// Nanoseconds in the programs, up to a point in time.
+/// Time in the programs since they were loaded, in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// In programs on io_uring's own events, with the completions of these events.
+    /// In programs on io_uring events, and the number of completions that they counted.
     pub requests_ns: u64,
     pub completions: u64,
-    /// In programs on switches, interrupts, system calls, block I/O.
+    /// In programs on context switches, interrupts, system calls and block I/O.
     pub others_ns: u64,
-    /// Of these, in programs that can be attached in windows separately.
+    /// The part of `others_ns` in programs that can be attached in windows separately.
     pub costly_ns: u64,
 }
 
 /// Runs and nanoseconds, by program.
 pub(super) type Runs = BTreeMap<&'static str, (u64, u64)>;
 
-/// The kernel measures the run time of all programs while this exists.
+/// Keeps the kernel's run-time statistics of all programs enabled.
 pub struct Account {
     _measured: OwnedFd,
     pub(super) before: Runs,
@@ -41,7 +42,7 @@ pub struct Account {
 
 impl Account {
     pub(super) fn open() -> Result<Self> {
-        // SAFETY: a plain call; what it returns is a new descriptor, or an error.
+        // SAFETY: takes no pointers; returns a new descriptor or an error.
         let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
         if fd < 0 {
             return Err(Error::machine(
@@ -50,11 +51,11 @@ impl Account {
             )
             .because(std::io::Error::from_raw_os_error(-fd)));
         }
-        // SAFETY: it is new, and nobody else's.
+        // SAFETY: the descriptor is new and owned by nothing else.
         Ok(Account { _measured: unsafe { OwnedFd::from_raw_fd(fd) }, before: Runs::new() })
     }
 
-    /// `now`: runs and nanoseconds of the program so far.
+    /// `now`: total runs and ns of the program.
     pub(super) fn cost(&self, program: &'static str, now: (u64, u64)) -> Cost {
         let before = self.before.get(program).copied().unwrap_or_default();
         Cost {

@@ -1,18 +1,18 @@
-//! Counts of each ring, with the maps' own types.
+//! Counts of one ring, in the maps' own types.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::skel::types;
 
-/// Maximum number of separately counted threads: those of summed rings have no bound.
+/// Maximum number of threads counted separately; without it, the sums of many rings would list any number of threads.
 const THREADS: usize = 4096;
 
 /// A delivery's key without the ring.
 type DeliveryKey = (u32, u32, u64, u32, u32, u32);
 
-/// Numbers that are counted together.
+/// A set of counters.
 trait Counts {
-    /// Combines each number with the same one of `other`.
+    /// Combines each counter with its counterpart in `other`.
     fn combine(&mut self, other: &Self, of: &dyn Fn(u64, u64) -> u64);
 
     fn is_any(&self) -> bool;
@@ -34,7 +34,7 @@ macro_rules! counts {
 }
 
 counts! {
-    // A request that was not accepted may be subtracted on a different CPU than it was added: sums wrap around.
+    // If the kernel rejects a request, it may be subtracted on a different CPU: the sums wrap around.
     op_count: requests skips completions bytes errors shorts more notifications copied reporting held held_ns messages denied unposted punted_asked punted_would_block punted_drained;
     ring_count: inlined sqpoll iowq iopoll overflows unseen waits waits_min waits_registered waits_no_iowait waits_loop;
 }
@@ -45,9 +45,10 @@ pub(super) struct Counted {
     /// By opcode.
     pub ops: BTreeMap<u32, types::op_count>,
     pub ring: types::ring_count,
-    /// Completions whose delivery path a closing window left open.
+    /// Completions whose delivery path was undecided when a window closed.
     pub undecided: u64,
-    /// By opcode: observed results, if windows were multiplied; errors, short and refused ones are among these. Empty: all were observed.
+    /// Observed results by opcode, if windows were extrapolated; errors, short and rejected requests are among these.
+    /// Empty if all were observed.
     pub seen: BTreeMap<u32, u64>,
     /// By opcode and errno.
     pub errnos: BTreeMap<(u32, u32), u64>,
@@ -56,7 +57,8 @@ pub(super) struct Counted {
     deliveries: BTreeMap<DeliveryKey, u64>,
     /// Provided buffers, by group.
     pub buffers: BTreeMap<u32, types::buffer_count>,
-    /// Selected requests, by the number that their io_uring_enter was asked to submit, whether they are a sample, and whether each takes two entries there.
+    /// Selected requests by the number that their io_uring_enter was asked to submit, whether they are a sample, and
+    /// whether each occupies two SQ entries.
     pub batches: BTreeMap<(u32, bool, bool), u64>,
 }
 
@@ -65,7 +67,7 @@ impl Counted {
         self.ops.entry(opcode).or_default().combine(n, &u64::wrapping_add);
     }
 
-    /// A CPU's part of it.
+    /// Adds one CPU's part of the counts.
     pub fn part(&mut self, opcode: u32, n: &types::op_part) {
         let &types::op_part {
             requests,
@@ -125,7 +127,7 @@ impl Counted {
         *self.deliveries.entry(way).or_default() += n;
     }
 
-    /// Delivery paths of completions that were not inline, with their counts.
+    /// Delivery paths and counts of completions that were not posted inline.
     pub fn deliveries(&self) -> impl Iterator<Item = (types::delivery_key, u64)> {
         self.deliveries.iter().map(|(&(carrier, nr, entry, waker, waker_nr, waker_cpu), n)| {
             let key = types::delivery_key {
@@ -161,7 +163,7 @@ impl Counted {
         self.buffers.extend(&other.buffers);
     }
 
-    /// The growth since `told`. One reading may have more than the next.
+    /// Growth since `told`. A later reading may be lower; then it counts as 0.
     pub fn beyond(&self, told: &Counted) -> Counted {
         fn less(n: u64, told: u64) -> u64 {
             if n.wrapping_sub(told) as i64 > 0 { n.wrapping_sub(told) } else { 0 }
@@ -169,7 +171,7 @@ impl Counted {
         self.combine(told, &less)
     }
 
-    /// Combines each number with that of `other`; a missing one is 0.
+    /// Combines each counter with its counterpart in `other`, or with 0.
     pub fn combine(&self, other: &Counted, of: &dyn Fn(u64, u64) -> u64) -> Counted {
         let mut ops = self.ops.clone();
         for opcode in self.ops.keys().chain(other.ops.keys()).copied().collect::<BTreeSet<u32>>() {
@@ -199,7 +201,8 @@ impl Counted {
         }
     }
 
-    /// If windows were multiplied: failures are rare, and keep their observed counts.
+    /// Restores the observed numbers of failures after windows were extrapolated: failures are too rare for
+    /// extrapolation.
     pub fn with_failures_of(&mut self, seen: &Counted) {
         self.errnos.clone_from(&seen.errnos);
         self.ring.overflows = seen.ring.overflows;
@@ -220,7 +223,7 @@ impl Counted {
         self.ring.is_any() || self.ops.values().any(Counts::is_any) || rest.any(|n| n > 0)
     }
 
-    /// Its total.
+    /// Total number of requests and completions.
     pub fn activity(&self) -> u64 {
         self.ops.values().map(|op| op.requests.saturating_add(op.completions)).sum()
     }
@@ -235,7 +238,7 @@ fn by_key<K: Ord + Copy>(
     own.keys().chain(other.keys()).map(|key| (*key, of(n(own, key), n(other, key)))).collect()
 }
 
-/// A ring or context, or a process's other rings: then `info.others` is their number.
+/// A ring, a context, or the sum of a process's other rings; then `info.others` is their number.
 #[derive(Debug, Clone)]
 pub(super) struct RawRing {
     pub number: u32,
@@ -249,5 +252,5 @@ impl RawRing {
     }
 }
 
-/// `RING_OTHERS` of record.h.
+/// `RING_OTHERS` in record.h.
 pub(super) const OTHERS: u32 = u32::MAX;

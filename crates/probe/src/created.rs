@@ -1,4 +1,4 @@
-//! Rings created by the kernel, from its io_uring_create event: proof of a program's granted flags. It costs one event per
+//! Rings as the kernel created them, from io_uring_create: proof of the flags that a program got. Costs one event per
 //! ring and none per request, so timed runs can use it.
 
 use std::mem::MaybeUninit;
@@ -12,16 +12,16 @@ use super::support;
 use crate::raw::read;
 use iotrail_base::error::{Error, Result};
 
-/// A created ring.
+/// One created ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreatedRing {
-    /// Its process, in iotrail's PID namespace.
+    /// PID of its process in iotrail's namespace.
     pub tgid: u32,
-    /// struct io_uring_params, flags: as accepted by the kernel.
+    /// Flags of struct io_uring_params as the kernel accepted them.
     pub flags: u32,
 }
 
-/// The attached program; detached on drop.
+/// The attached program. Dropping it detaches the program.
 #[derive(Debug)]
 pub struct Created {
     link: Link,
@@ -46,7 +46,8 @@ impl Created {
         Ok(Created { link, seen })
     }
 
-    /// Rings of this PID namespace and of those inside it, in order; and the number of rings beyond the kept ones.
+    /// Rings of this PID namespace and nested namespaces, in order of creation; and the number of rings that did not
+    /// fit.
     pub fn end(self) -> Result<(Vec<CreatedRing>, u64)> {
         drop(self.link);
         let cannot = |e| Error::machine("cannot read the created rings", "report this").because(e);

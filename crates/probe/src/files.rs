@@ -1,10 +1,10 @@
-//! Files in the programs' records (files.h), as types of `path::files`.
+//! Files in the programs' records (files.h), converted to the types of `path::files`.
 
 use super::skel::types;
 use iotrail_schema::file::{Descriptor, FileSeen, Kind};
 use iotrail_schema::opcode::has_no_file;
 
-/// The last component of a file's name, truncated to 79 bytes.
+/// Last component of a file name, truncated to 79 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastName {
     pub device: u32,
@@ -18,13 +18,13 @@ pub(super) fn last_name(raw: &types::file_name) -> LastName {
     LastName { device, inode, generation, name: crate::raw::text(&raw.name) }
 }
 
-/// `enum file_flag` of record.h.
+/// `enum file_flag` in record.h.
 const SEEN: u32 = 1 << 16;
 const FIXED: u32 = 1 << 17;
 const DELETED: u32 = 1 << 18;
 const ANONYMOUS: u32 = 1 << 19;
 
-/// The file of a request; `None`: it had none, or not yet.
+/// File of a request; `None` if the request has no file, or none yet.
 pub(super) fn seen(raw: &types::trail) -> Option<FileSeen> {
     if raw.file & SEEN == 0 {
         return None;
@@ -43,7 +43,7 @@ pub(super) fn seen(raw: &types::trail) -> Option<FileSeen> {
     })
 }
 
-/// The program's name for it: descriptor or index.
+/// Descriptor or fixed-file index that the program used.
 pub(super) fn descriptor(raw: &types::trail, opcode: &str) -> Option<Descriptor> {
     if raw.file & SEEN == 0 && has_no_file(opcode) {
         return None;

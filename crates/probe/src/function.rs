@@ -1,5 +1,5 @@
-//! Programs on the kernel's own functions: they report events without a tracepoint, if the kernel allows probing functions. Hardened
-//! kernels do not; then only these events are unknown.
+//! Programs on kernel functions, for events without a tracepoint. If a hardened kernel does not allow probing
+//! functions, only these events are unknown.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -11,27 +11,27 @@ use libbpf_rs::{Link, OpenProgramMut, ProgramMut, libbpf_sys};
 use super::symbols::Symbols;
 use crate::role::Role;
 
-/// Methods of probing a function, the cheaper one first.
+/// Methods of probing a function, cheapest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeMethod {
-    /// A trampoline on its entry (fentry).
+    /// A trampoline at function entry (fentry).
     Entry,
-    /// A kprobe: several times the cost, and a hit during another kprobe on the CPU is missed.
+    /// A kprobe: costs several times as much, and misses hits during another kprobe on the same CPU.
     Kprobe,
 }
 
 /// A program that exists for each method.
 #[derive(Debug)]
 pub struct Program {
-    /// With fentry; with a kprobe, `kprobe`.
+    /// Name of the fentry program; the kprobe program is in `kprobe`.
     pub name: &'static str,
     kprobe: &'static str,
-    /// Attachment points: the first function that exists is used. All have the same first argument.
+    /// Candidate functions with the same first argument: the first one that exists is probed.
     pub functions: &'static [&'static str],
     /// Not needed if this function exists.
     pub(super) unless: Option<&'static str>,
     pub role: Role,
-    /// Programs on tracepoints that it replaces; it is used if the first one's tracepoint does not exist.
+    /// Tracepoint programs that it replaces. It is used if the first one's tracepoint does not exist.
     pub instead_of: &'static [&'static str],
     pub purpose: &'static str,
     pub lost: &'static str,
@@ -48,7 +48,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         purpose: "task work being added",
         lost: "the stage queued, between ready and posted",
     },
-    // Since io_uring/tw.c (7.0) the caller chooses between the two, inline.
+    // Since io_uring/tw.c (7.0) the caller chooses between the two in inlined code.
     Program {
         name: "queue_added_deferred",
         kprobe: "queue_added_deferred_kprobe",
@@ -111,32 +111,32 @@ pub(crate) const FUNCTIONS: &[Program] = &[
     },
 ];
 
-/// The program on a function with this name in the object, by fentry or a kprobe.
+/// The function program with this name in the object, fentry or kprobe.
 pub(crate) fn named(program: &str) -> Option<&'static Program> {
     FUNCTIONS.iter().find(|f| [f.name, f.kprobe].contains(&program))
 }
 
-/// The program with the same events: the one on a tracepoint that it replaces, or its own fentry variant.
+/// Name of the equivalent program: the tracepoint program that it replaces, or its fentry variant.
 pub(crate) fn same_as(program: &str) -> &str {
     named(program).map_or(program, |f| f.instead_of.first().copied().unwrap_or(f.name))
 }
 
-/// Whether *queued* is observed, by the names of the attached programs.
+/// Whether the attached programs observe *queued*.
 pub fn sees_queued(programs: &[String]) -> bool {
     programs.iter().any(|name| ["queue_added", "queue_added_deferred"].contains(&same_as(name)))
 }
 
-/// Whether the end in a file system's worker is observed, by the names of the attached programs.
+/// Whether the attached programs observe the end in a file system's worker.
 pub fn sees_ends(programs: &[String]) -> bool {
     programs.iter().any(|name| same_as(name) == "block_ended")
 }
 
-/// Whether sent reschedule IPIs are observed.
+/// Whether this program observes sent reschedule IPIs.
 pub(crate) fn sees_ipis_sent(program: &str) -> bool {
     ["interrupt_ipi_send", "interrupt_ipi_raised"].contains(&same_as(program))
 }
 
-/// One of them, for this kernel.
+/// A program and its function for this kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
     pub program: &'static str,
@@ -144,7 +144,7 @@ pub struct Chosen {
     pub way: ProbeMethod,
 }
 
-/// `None`: the kernel has none of its functions.
+/// `None` if the kernel has none of the functions.
 pub(super) fn chosen(program: &Program, known: &BTreeSet<&'static str>, way: ProbeMethod) -> Option<Chosen> {
     let function = program.functions.iter().find(|name| known.contains(**name))?;
     let name = match way {
@@ -155,7 +155,7 @@ pub(super) fn chosen(program: &Program, known: &BTreeSet<&'static str>, way: Pro
 }
 
 impl Chosen {
-    /// Called before it is loaded.
+    /// Sets the attach target; called before loading.
     pub(super) fn aim(&self, program: &mut OpenProgramMut<'_>) -> libbpf_rs::Result<()> {
         match self.way {
             ProbeMethod::Entry => program.set_attach_target(0, Some(self.function.into())),
@@ -171,8 +171,8 @@ impl Chosen {
     }
 }
 
-/// Functions that exist under exactly this name. For a function that the compiler specialised or inlined, BTF may still have the name,
-/// but the symbol differs (`….constprop.0`): some calls would be missed there.
+/// Functions with exactly this symbol. If the compiler specialised or inlined a function, BTF may still list it, but
+/// the symbol differs (`….constprop.0`) and a probe would miss some calls.
 pub(super) fn known(
     btf: &Btf<'_>,
     symbols: &Symbols,
@@ -182,7 +182,7 @@ pub(super) fn known(
     wanted.filter(whole).collect()
 }
 
-/// Tried on one function with an empty program, which is detached when this returns.
+/// Tests the methods with an empty program on one function. The program is detached on return.
 pub(super) fn way(btf: &Btf<'_>, known: &BTreeSet<&'static str>) -> Option<ProbeMethod> {
     let name = known.first()?;
     let id = btf.type_by_name::<Func<'_>>(name)?.type_id();
@@ -201,7 +201,7 @@ fn entry_allowed(function: u32) -> bool {
         attach_btf_id: function,
         ..Default::default()
     };
-    // SAFETY: two whole instructions and options that live through the call; the descriptor that it returns is ours alone.
+    // SAFETY: the instructions and options outlive the call; nothing else owns the returned descriptor.
     let program = unsafe {
         descriptor(libbpf_sys::bpf_prog_load(
             libbpf_sys::BPF_PROG_TYPE_TRACING,
@@ -213,11 +213,12 @@ fn entry_allowed(function: u32) -> bool {
         ))
     };
     let Some(program) = program else { return false };
-    // SAFETY: no name is needed for what the program itself names; the link is ours alone, and goes with its descriptor.
+    // SAFETY: null is valid, because the program itself names its target; nothing else owns the link, which its
+    // descriptor closes.
     unsafe { descriptor(libbpf_sys::bpf_raw_tracepoint_open(std::ptr::null(), program.as_raw_fd())).is_some() }
 }
 
-/// A kprobe without a program.
+/// Whether a kprobe can be created, tested without a program.
 fn kprobe_allowed(function: &str) -> bool {
     let kind = std::fs::read_to_string("/sys/bus/event_source/devices/kprobe/type").ok();
     let Some(kind) = kind.and_then(|kind| kind.trim().parse().ok()) else { return false };
@@ -228,14 +229,15 @@ fn kprobe_allowed(function: &str) -> bool {
         ..Default::default()
     };
     attributes.__bindgen_anon_3.kprobe_func = name.as_ptr() as u64;
-    // SAFETY: the structure and the name live through the call; on any thread of CPU 0, counted and never read.
+    // SAFETY: the structure and the name outlive the call. The event counts any thread on CPU 0 and is never read.
     unsafe { descriptor(libc::syscall(libc::SYS_perf_event_open, &attributes, -1, 0, -1, 0) as i32).is_some() }
 }
 
 /// # Safety
-/// It is a file descriptor that nobody else owns, or negative.
+///
+/// `raw` is negative, or a descriptor with no other owner.
 unsafe fn descriptor(raw: i32) -> Option<OwnedFd> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     (raw >= 0).then(|| unsafe { OwnedFd::from_raw_fd(raw) })
 }
 

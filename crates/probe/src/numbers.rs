@@ -1,5 +1,5 @@
-//! IDs of tasks: in the initial PID namespace, as in the probes, in iotrail's, and in that of /proc. The kernel
-//! reports them, so that they are correct in any namespace, including nested ones and containers.
+//! Task IDs in the initial PID namespace (as in the probes), in iotrail's and in /proc's. The kernel reports them, so
+//! they are correct in nested namespaces and containers.
 
 use std::io::Read as _;
 use std::mem::MaybeUninit;
@@ -16,17 +16,17 @@ use iotrail_host::pid_namespace::Standing;
 
 const _: () = assert!(size_of::<types::task_numbers>() == 40);
 
-/// A thread in this process's PID namespace, or in a namespace inside it.
+/// A thread in this process's PID namespace or in a nested one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     /// IDs in the initial PID namespace.
     pub tid: u32,
     pub tgid: u32,
-    /// The thread's number in this process's PID namespace.
+    /// TID in this process's PID namespace.
     pub here: u32,
-    /// The thread's ID in /proc; `None`: /proc does not show it.
+    /// TID in /proc; `None` if /proc does not show the thread.
     pub in_proc: Option<u32>,
-    /// ID of its parent process in the initial namespace, which may be in an outer namespace.
+    /// PID of the parent process in the initial namespace. The parent may be in an outer namespace.
     pub parent: u32,
     pub is_kernel_thread: bool,
     pub comm: String,
@@ -42,7 +42,7 @@ pub struct KernelIds {
 }
 
 impl KernelIds {
-    /// In the initial PID namespace they are the process's ordinary IDs.
+    /// If iotrail runs in the initial PID namespace, these are its ordinary IDs.
     pub fn of_this_thread() -> Result<KernelIds> {
         let standing = Standing::of_this_process();
         if standing == Standing::Initial {
@@ -60,7 +60,7 @@ impl KernelIds {
 pub struct Tasks(Link);
 
 impl Tasks {
-    /// Takes about 10 ms.
+    /// Loads the iterator, which takes about 10 ms.
     pub fn open(standing: Standing) -> Result<Self> {
         support::quiet();
         let failed = |e: libbpf_rs::Error| {
@@ -70,13 +70,13 @@ impl Tasks {
         let mut room = MaybeUninit::uninit();
         let mut open = NumbersSkelBuilder::default().open(&mut room).map_err(failed)?;
         let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
-        // Deeper than any namespace, if /proc shows nothing of this one.
+        // Deeper than any namespace if /proc shows no process of this namespace.
         constants.proc_outwards = standing.outwards().unwrap_or(u32::MAX);
         let skel = open.load().map_err(failed)?;
         skel.progs.numbers_of_tasks.attach().map(Tasks).map_err(failed)
     }
 
-    /// All current tasks: about a microsecond each.
+    /// Reads all current tasks: about 1 µs per task.
     pub fn read(&self) -> Result<Vec<Task>> {
         let failed = |e| refused("the list of tasks ends early", "report this").because(e);
         let mut bytes = vec![];

@@ -1,8 +1,8 @@
-//! Operations by their numbers in record.h.
+//! Names of the operation numbers in record.h.
 
 use iotrail_schema::opcode::{ALL, NATIVE_AIO, Opcode, POSIX_AIO};
 
-/// The name of an operation; an unknown number is printed as a number.
+/// Name of an operation; an unknown one is its number.
 pub fn opcode(number: u32) -> String {
     let name = |table: &[Opcode], position: u32, prefix: &str, n: u32| {
         table.get(position as usize).map_or_else(|| format!("{prefix}{n}"), |o| o.name.to_owned())
@@ -16,7 +16,7 @@ pub fn opcode(number: u32) -> String {
     }
 }
 
-/// `OPCODE_NONE`, `OPCODE_INVALID`, `OPCODES_AIO` and `OPCODES_POSIX_AIO` of record.h.
+/// `OPCODE_NONE`, `OPCODE_INVALID`, `OPCODES_AIO` and `OPCODES_POSIX_AIO` in record.h.
 pub const OPCODE_NONE: u32 = 127;
 pub const INVALID_OPCODE: u32 = 126;
 const NATIVE_AIO_OPCODES: u32 = 96;

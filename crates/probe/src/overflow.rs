@@ -1,18 +1,18 @@
-//! Completions that found the completion queue full name no request (io_uring_cqe_overflow): they are attributed if that is
-//! certain.
+//! Attributes completions that found the completion queue full. Their event (io_uring_cqe_overflow) does not name the
+//! request.
 //!
-//! At the end of a traced span, each request of a ring has had its last completion (one that announces no more), or is
-//! unfinished, or its last completion is one without an opcode. If the number of missing last completions is not larger than that
-//! of completions without an opcode, and none of these announces more, then no request is unfinished, and an opcode's missing completions
-//! are its own. That requires that every request and completion was observed. Nothing is attributed for a ring from before the trace, for
-//! requests that may end without a completion, and if events were lost.
+//! At the end of a trace, a request of a ring has posted its last completion (the one without IORING_CQE_F_MORE), or is
+//! in flight, or its last completion has no opcode. If as many last completions are missing as completions have no
+//! opcode, and none of these has IORING_CQE_F_MORE, no request is in flight, and each opcode's missing completions are
+//! its own. This requires that all requests and completions were observed. So nothing is attributed for rings older
+//! than the trace, for requests that may post no completion, or if events were lost.
 
 use super::counted::Counted;
 use super::skel::types::op_count;
 use crate::opcode::OPCODE_NONE as NONE;
 
-/// Attributes the completions without an opcode to opcodes, or leaves them. Their results (bytes,
-/// errors) are attributed only if all belong to one opcode.
+/// Attributes completions without an opcode to opcodes if that is certain. Their results (bytes, errors) are attributed
+/// only if all belong to one opcode.
 pub(super) fn name(counted: &mut Counted) {
     let Some(nameless) = counted.ops.get(&NONE).copied() else { return };
     let named = || counted.ops.iter().filter(|(opcode, _)| **opcode != NONE);
@@ -21,7 +21,7 @@ pub(super) fn name(counted: &mut Counted) {
     missing.retain(|(_, missing)| *missing > 0);
     let certain = nameless.more == 0 && nameless.notifications == 0 && nameless.requests == 0;
     let sum: u64 = missing.iter().map(|(_, missing)| missing).sum();
-    // Messages of other rings and tags of resources have no opcode either.
+    // Messages from other rings and resource tags have no opcode either.
     let are_overflows = counted.ring.overflows >= nameless.completions;
     if nameless.completions == 0 || !certain || !are_overflows || sum != nameless.completions {
         return;
@@ -45,7 +45,7 @@ pub(super) fn name(counted: &mut Counted) {
     counted.ops.insert(NONE, rest);
 }
 
-/// Number of an opcode's requests without their last completion; `None`: unknown.
+/// Number of an opcode's requests that lack their last completion; `None` if unknown.
 fn missing(op: &op_count) -> Option<u64> {
     let last = op.completions.checked_sub(op.more + op.messages)?;
     (op.skips == 0 && op.unposted == 0).then_some(op.requests.checked_sub(last)?)
@@ -90,7 +90,7 @@ mod tests {
     fn each_opcode_has_its_own_where_the_sum_is_right() {
         let of = [(NOP, op(64, 60)), (READ, op(9, 3)), (NONE, op(0, 10))];
         assert_eq!(completions(&of, [NOP, READ, NONE]), [64, 9, 0]);
-        // A multishot request has one last completion, after others.
+        // A multishot request has several completions, but only one last completion.
         let multishot = op_count { more: 7, ..op(1, 8) };
         let of = [(RECV, multishot), (READ, op(9, 3)), (NONE, op(0, 6))];
         assert_eq!(completions(&of, [RECV, READ, NONE]), [8, 9, 0]);
@@ -102,17 +102,17 @@ mod tests {
             let wanted = [NOP, READ, NONE].map(|i| of.iter().find(|(o, _)| *o == i).map_or(0, |(_, c)| c.completions));
             assert_eq!(completions(of, [NOP, READ, NONE]), wanted, "{of:?}");
         };
-        // One is unfinished: it may belong to either.
+        // One request is in flight, but its opcode is unknown.
         same(&[(NOP, op(64, 60)), (READ, op(9, 3)), (NONE, op(0, 9))]);
-        // More than are missing: completions of earlier requests, or of one that was not observed.
+        // More than are missing: completions of requests that are older than the trace or were not observed.
         same(&[(NOP, op(64, 60)), (NONE, op(0, 5))]);
         same(&[(NOP, op(5, 6)), (READ, op(9, 3)), (NONE, op(0, 5))]);
-        // One of those without an opcode announces more: it is not a last completion.
+        // A completion without an opcode has IORING_CQE_F_MORE, so it is not a last completion.
         same(&[(NOP, op(64, 60)), (NONE, op_count { more: 1, ..op(0, 4) })]);
-        // They may have ended as requested, without a completion.
+        // These requests may have completed without posting (IOSQE_CQE_SKIP_SUCCESS).
         same(&[(NOP, op_count { skips: 4, ..op(64, 60) }), (NONE, op(0, 4))]);
         same(&[(NOP, op(64, 60))]);
-        // One of two overflowed: the other one is a message, and a request is open.
+        // Only one of the two completions overflowed: the other is a message, and a request is in flight.
         let of = [(RECV, op(3, 1)), (NONE, op(0, 2))];
         assert_eq!(of_overflows(&of, 1).ops[&RECV].completions, 1);
         assert_eq!(of_overflows(&of, 2).ops[&RECV].completions, 3);

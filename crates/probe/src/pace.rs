@@ -1,36 +1,38 @@
-//! When programs whose events are frequent are attached. Pure: times come from the caller.
+//! Decides when programs with frequent events are attached. Pure: the caller passes the time.
 
 use std::time::{Duration, Instant};
 
 use iotrail_stats::random::Random;
 
-/// Runs per second on all CPUs that together cost at most a few thousandths of one CPU.
+/// Rate over all CPUs, in runs per second, up to which the programs cost at most a few thousandths of one CPU.
 const MANY_PER_S: f64 = 20_000.0;
 
-/// Everything is traced until the traced programs have had this number of completions: a short program is known completely.
+/// Everything is traced until the traced programs have this many completions, so that short programs are traced
+/// completely.
 const WHOLE: u64 = 5_000;
 
-/// Time for which runs are counted before their rate is known.
+/// Minimum time over which the rate of runs is measured.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// One window per period, at a random time. Short and frequent windows sample a program's bursts in proportion.
+/// Length of a window; one per period, at a random time. Short, frequent windows sample a program's bursts in
+/// proportion.
 const OPEN: Duration = Duration::from_millis(5);
 const PERIOD: Duration = Duration::from_millis(125);
 
-/// After this number of windows in a row without many runs, everything is traced again.
+/// After this many consecutive windows with few runs, everything is traced again.
 const QUIET_WINDOWS: u32 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Open,
     Close,
-    /// The open window does not close.
+    /// The open window stays open.
     Stay,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// Attached; runs since then are counted.
+    /// Attached throughout; runs since `since` are counted.
     Whole {
         since: Instant,
         runs: u64,
@@ -64,12 +66,12 @@ impl Pace {
         Pace { random: Random::new(seed), begin: now, state, quiet: 0 }
     }
 
-    /// Whether the programs run so often that their cost is worth measuring.
+    /// Whether the programs run often enough for their cost to be worth measuring.
     pub fn is_busy(&self) -> bool {
         matches!(self.state, State::Whole { busy: true, .. })
     }
 
-    /// From now on there are windows. `None`: there were already.
+    /// Switches to windows; `None` if windows are already in use.
     pub fn close(&mut self, now: Instant) -> Option<Step> {
         let State::Whole { .. } = self.state else { return None };
         self.begin = now;
@@ -78,7 +80,8 @@ impl Pace {
         Some(Step::Close)
     }
 
-    /// `runs`: of the programs, so far. `completions`: of the traced programs. `needed`: other counts depend on the programs.
+    /// `runs`: total runs of the programs. `completions`: those of the traced programs. `needed`: other counts depend
+    /// on these programs.
     pub fn step(&mut self, now: Instant, runs: u64, completions: u64, needed: bool) -> Option<Step> {
         match self.state {
             State::Whole { since, .. } if now < since + LOOK => None,
@@ -106,7 +109,7 @@ impl Pace {
         }
     }
 
-    /// The programs are attached now: the time to attach them does not belong to the window.
+    /// Restarts the window, so that it excludes the time needed for attaching.
     pub fn opened(&mut self, now: Instant, runs: u64) {
         if let State::Open { .. } = self.state {
             self.state = State::Open { since: now, runs };
@@ -122,9 +125,9 @@ impl Pace {
         }
     }
 
-    /// Until a random time of the next period.
+    /// Closes the window until a random time in the next period.
     fn closed(&mut self, now: Instant) {
-        // A window that closed late may end in the next period.
+        // A window that closed late may extend into the next period.
         while self.begin + PERIOD <= now {
             self.begin += PERIOD;
         }
@@ -140,7 +143,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Continues in steps of a millisecond, with that many runs per step while the programs are attached.
+    /// Steps through `ms` milliseconds, with `runs` program runs per ms while the programs are attached.
     fn walk(
         pace: &mut Pace,
         began: Instant,
@@ -194,7 +197,7 @@ mod tests {
         let began = Instant::now();
         let mut pace = Pace::new(began, 3);
         pace.close(began);
-        // Two periods of three are quiet.
+        // Two of three periods are quiet.
         let steps = walk(&mut pace, began, 0..3_000, |ms| if (ms / 125) % 3 == 0 { 300 } else { 0 });
         assert!(steps.iter().all(|(_, step)| *step != Step::Stay), "{steps:?}");
         let steps = walk(&mut pace, began, 3_000..6_000, |_| 1);

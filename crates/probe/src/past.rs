@@ -1,43 +1,44 @@
-//! Counts of closed rings, taken out of the maps.
+//! Counts of closed rings, removed from the maps.
 //!
-//! A program may create hundreds of thousands of rings. Closed rings are kept individually while they are few, and the busiest
-//! if they are many; the others are summed by process. Each count is in exactly one place.
+//! A program may create hundreds of thousands of rings. Few closed rings are kept individually; of many, only the
+//! busiest are, and the others are summed by process. Each count is stored in exactly one place.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::counted::{Counted, OTHERS, RawRing};
 use super::skel::types;
 
-/// Rings with their own record; during a span, twice as many closed ones are kept.
+/// Maximum number of rings with their own record. While the trace runs, up to twice as many closed rings are kept.
 pub(super) const TOLD: usize = 512;
 
-/// Processes whose other rings are summed separately; beyond it all are summed together.
+/// Maximum number of processes with separate sums of other rings; the rest share one sum.
 const PROCESSES: usize = 1024;
 
-/// Rings whose owner is remembered: counts that a CPU or a thread had not moved when they were closed arrive later.
+/// Number of closed rings whose owner is remembered, for counts that a CPU or thread moves to the maps after the ring
+/// was closed.
 const REMEMBERED: usize = 65536;
 
-/// Identity of a sum of other rings.
+/// Identifies a sum of other rings: TGID and interface.
 type RingOwner = (u32, u32);
 
-/// Counts taken out of the maps.
+/// Counts removed from the maps.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     /// By ring number.
     kept: BTreeMap<u32, RawRing>,
     others: BTreeMap<RingOwner, RawRing>,
-    /// Counts that were returned and removed: they are only part of the sums.
+    /// Counts that were reported and dropped; only totals include them.
     pub forgotten: Counted,
     whose: HashMap<u32, (RingOwner, [i8; 16])>,
     order: VecDeque<u32>,
-    /// Sums since the last request.
+    /// Rings summed since the last call of [`folded`](Self::folded).
     folded: Vec<u32>,
-    /// By number, for rings that are reported among the others: the counts already returned of those still in the maps.
+    /// By number, for rings reported among the others that stay in the maps: the counts reported so far.
     told: HashMap<u32, Counted>,
 }
 
 impl Past {
-    /// A closed ring.
+    /// Takes a closed ring.
     pub fn take(&mut self, mut ring: RawRing) {
         self.remember(&ring);
         if ring.is_others() {
@@ -63,7 +64,7 @@ impl Past {
         }
     }
 
-    /// Adds to the counts of a ring that was taken before.
+    /// Adds counts of a ring that was taken earlier.
     pub fn late(&mut self, number: u32, counted: &Counted) {
         let counted = self.taken(number, counted);
         match self.kept.get_mut(&number) {
@@ -75,17 +76,17 @@ impl Past {
         }
     }
 
-    /// The growth since the last return, of counts that stay in the maps.
+    /// Growth since the last report of counts that stay in the maps.
     pub fn untold(&self, number: u32, counted: Counted) -> Counted {
         self.told.get(&number).map_or(counted.clone(), |told| counted.beyond(told))
     }
 
-    /// The ring is reported among the others and stays in the maps.
+    /// The ring was reported among the others and stays in the maps.
     pub fn tell(&mut self, number: u32, counted: &Counted) {
         self.told.entry(number).or_default().add(counted);
     }
 
-    /// The growth since the last return, of counts that were taken out of the maps.
+    /// Growth since the last report of counts that are removed from the maps.
     fn taken(&mut self, number: u32, counted: &Counted) -> Counted {
         let Some(told) = self.told.remove(&number) else { return counted.clone() };
         let left = told.beyond(counted);
@@ -95,7 +96,7 @@ impl Past {
         counted.beyond(&told)
     }
 
-    /// The same without a change, for a reading that includes the maps.
+    /// The same without changing any state, for a reading that includes the maps.
     pub fn as_late(&self, number: u32, counted: Counted) -> RawRing {
         if let Some(ring) = self.kept.get(&number) {
             return RawRing { number, info: ring.info, counted };
@@ -115,7 +116,7 @@ impl Past {
         })
     }
 
-    /// The sum of its process's other rings.
+    /// Adds the ring to the sum of its process's other rings.
     fn fold(&mut self, ring: RawRing) {
         let rings = if ring.is_others() { ring.info.others } else { 1 };
         if !ring.is_others() {
@@ -126,7 +127,8 @@ impl Past {
         others.counted.add(&ring.counted);
     }
 
-    /// Sums all but the busiest, if there are more than twice as many as a record lists. Those with a number below `told` are kept.
+    /// If there are more than twice as many rings as a record lists, sums all but the busiest. Keeps rings with a
+    /// number below `told`.
     pub fn thin(&mut self, told: u32) {
         if self.kept.len() > 2 * TOLD {
             let all = std::mem::take(&mut self.kept);
@@ -134,7 +136,7 @@ impl Past {
         }
     }
 
-    /// At the end, for [`all`](Self::all): the rings with their own record, by number, then the others.
+    /// For the final report: rings with their own record, by number, then the others.
     pub fn told(&mut self, mut all: Vec<RawRing>) -> Vec<RawRing> {
         self.kept.clear();
         self.others.clear();
@@ -143,7 +145,7 @@ impl Past {
         self.all(vec![])
     }
 
-    /// Keeps the busiest, and sums the rest.
+    /// Keeps the busiest rings and sums the rest.
     fn keep(&mut self, mut all: Vec<RawRing>, told: u32) {
         all.sort_by_key(|r| (r.number >= told, std::cmp::Reverse(r.counted.activity()), r.number));
         let first = all.iter().take_while(|r| r.number < told).count();
@@ -155,13 +157,13 @@ impl Past {
         }
     }
 
-    /// Everything in `now` and kept here, by number, then the others.
+    /// The rings in `now` and those kept here, by number, then the others.
     pub fn all(&self, now: Vec<RawRing>) -> Vec<RawRing> {
         let mut all: BTreeMap<u32, RawRing> = self.kept.clone();
         let mut others = self.others.clone();
         for ring in now {
             match ring.is_others() {
-                // A process may have others both in the maps, if these were full, and here.
+                // A process may have other rings both here and in the maps, if these were full.
                 true => match others.get_mut(&(ring.info.tgid, ring.info.interface.0)) {
                     Some(sum) => {
                         sum.info.others += ring.info.others;
@@ -178,14 +180,14 @@ impl Past {
         all.into_values().chain(others.into_values()).collect()
     }
 
-    /// Removes the kept counts after they were returned.
+    /// Drops the kept counts after they were reported.
     pub fn forget(&mut self) {
         for ring in std::mem::take(&mut self.kept).into_values().chain(std::mem::take(&mut self.others).into_values()) {
             self.forgotten.add(&ring.counted);
         }
     }
 
-    /// The rings that were summed since the last call.
+    /// Rings summed since the last call.
     pub fn folded(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.folded)
     }
@@ -257,13 +259,13 @@ mod tests {
         look(&mut past, 8); // two are in transit
         look(&mut past, 15);
         assert_eq!(told, [10, 0, 0, 5]);
-        // 20 of the counts so far leave the maps, a part of them not yet returned; then more of them do.
+        // 20 of the counts leave the maps, some of them not yet reported; then the rest leave.
         past.late(9, &ring(9, 7, 20).counted);
         assert_eq!(requests(&past.all(vec![])), 5);
         past.forget();
         past.late(9, &ring(9, 7, 3).counted);
         assert_eq!((requests(&past.all(vec![])), past.told.len()), (3, 0));
-        // A CPU still has a part of the returned counts.
+        // Some of the reported counts are still in a CPU's slot.
         past.forget();
         past.tell(9, &ring(9, 7, 30).counted);
         past.late(9, &ring(9, 7, 12).counted);

@@ -1,4 +1,4 @@
-//! POSIX AIO: the libraries that contain it, and the probes on its functions.
+//! POSIX AIO: finds the libraries that implement it and probes their functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -8,17 +8,17 @@ use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
 
 use iotrail_host::pid_namespace::own_number_in_proc;
 
-/// The programs: one for all functions of iotrail's own libc, and one per function.
+/// Name of the program for all functions of iotrail's own libc; the other program probes one function.
 pub(super) const AT_ONCE: &str = "posix_aio_called";
 pub(super) const EACH: &str = "posix_aio_called_each";
 
-/// Whether it is one of these programs: they are attached here, the others by their section.
+/// Whether this is one of these programs, which are attached here; other programs are attached by their section.
 pub(super) fn is(program: &ProgramMut<'_>) -> bool {
     program.name() == AT_ONCE || program.name() == EACH
 }
 
-/// glibc's symbol names, in the order of `enum posix_function`. The version of lio_listio before 2.4 is a
-/// different function; glibc of arm64 started later (2.17).
+/// glibc's symbols, in the order of `enum posix_function`. lio_listio before 2.4 is a different function; on arm64,
+/// glibc starts at 2.17.
 const FUNCTIONS: [&str; 5] = ["aio_read", "aio_write", "aio_fsync", LIO_LISTIO, "aio_return"];
 
 const LIO_LISTIO: &str = if cfg!(target_arch = "x86_64") { "lio_listio@GLIBC_2.4" } else { "lio_listio" };
@@ -26,9 +26,10 @@ const LIO_LISTIO: &str = if cfg!(target_arch = "x86_64") { "lio_listio@GLIBC_2.4
 /// Device and inode.
 pub(super) type File = (u64, u64);
 
-/// The glibc mapped in a process (by its PID in /proc), with the files that may contain POSIX AIO: itself since 2.34, librt before.
+/// glibc as mapped in a process (PID in /proc), and the files that may contain POSIX AIO: glibc itself since 2.34,
+/// librt before.
 pub(super) fn libraries(tgid: u32) -> BTreeMap<File, Vec<PathBuf>> {
-    // A process that has exited, or is inaccessible, has none.
+    // An exited or inaccessible process has none.
     let maps = std::fs::read_to_string(format!("/proc/{tgid}/maps")).unwrap_or_default();
     let root = format!("/proc/{tgid}/root");
     let paths = mapped(&maps).into_iter().map(|path| Path::new(&root).join(path.trim_start_matches('/')));
@@ -40,7 +41,7 @@ pub(super) fn libraries(tgid: u32) -> BTreeMap<File, Vec<PathBuf>> {
         .collect()
 }
 
-/// The paths of glibc in the text of /proc/TGID/maps.
+/// Paths of glibc in /proc/TGID/maps.
 fn mapped(maps: &str) -> Vec<&str> {
     let path = |line| -> Option<&str> { Some(&line[str::find(line, '/')?..]) };
     let mut paths: Vec<&str> = maps.lines().filter_map(path).filter(|p| p.ends_with("/libc.so.6")).collect();
@@ -48,7 +49,7 @@ fn mapped(maps: &str) -> Vec<&str> {
     paths
 }
 
-/// The file with POSIX AIO in this process, and its functions' offsets; `None`: unknown.
+/// The file with POSIX AIO in this process and its functions' offsets; `None` if not found.
 fn ours() -> Option<(PathBuf, Vec<usize>)> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let functions = [
@@ -67,7 +68,7 @@ fn ours() -> Option<(PathBuf, Vec<usize>)> {
     Some((files.first()?.into(), offsets))
 }
 
-/// The file that is mapped at an address, and the offset in it.
+/// The file mapped at an address, and the offset within that file.
 fn place(address: usize, maps: &str) -> Option<(&str, usize)> {
     let number = |text: &str| usize::from_str_radix(text, 16).ok();
     maps.lines().find_map(|line| {
@@ -79,7 +80,7 @@ fn place(address: usize, maps: &str) -> Option<(&str, usize)> {
     })
 }
 
-/// The libraries with attached probes.
+/// Libraries that have probes attached.
 #[derive(Default)]
 pub(super) struct Libraries {
     known: BTreeSet<File>,
@@ -87,8 +88,8 @@ pub(super) struct Libraries {
 }
 
 impl Libraries {
-    /// Attaches to the libraries of a process that have no probes yet, for every process that uses them. `at_once`: with one probe for all functions,
-    /// if the kernel supports it, for iotrail's own library.
+    /// Attaches to a process's libraries that have no probes yet; the probes apply to every process that uses the
+    /// library. `at_once`: for iotrail's own library, one probe for all functions, if the kernel supports this.
     pub(super) fn attach(
         &mut self,
         at_once: Option<&ProgramMut<'_>>,

@@ -1,8 +1,9 @@
-//! CPU samples: the code that the CPUs run, by kernel stack. [`open`](Profiler::open), [`begin`](Profiler::begin),
-//! [`end`](Profiler::end): the events run between the last two only, so the samples cover exactly that span.
+//! CPU samples: the code that the CPUs run, by kernel stack. The events are enabled from [`begin`](Profiler::begin) to
+//! [`end`](Profiler::end) only, so the samples cover exactly that time.
 //!
-//! **Cost** in a virtual machine, on a nop load: below the detection limit of 2 % at the default frequency, 18 % at ten
-//! times that; mostly the timer interrupt, the stack takes 1.5 µs. **Memory**: 17 MiB in the kernel while it is open.
+//! **Cost** in a virtual machine with a nop load: below the detection limit of 2 % at the default frequency, 18 % at
+//! ten times that frequency. Most of it is the timer interrupt; the stack takes 1.5 µs. **Memory**: 17 MiB in the
+//! kernel while it is open.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,17 +32,17 @@ const _: () = assert!(size_of::<types::sample_key>() == 32);
 const _: () = assert!(size_of::<types::tally>() == 24);
 const _: () = assert!(size_of::<types::event_file>() == 16);
 
-/// A prime, so that it does not synchronise with a tick of 100, 250 or 1000 Hz.
+/// Prime, so that samples do not synchronise with a tick of 100, 250 or 1000 Hz.
 pub const DEFAULT_HZ: u32 = 997;
 
-/// Above it the samples would mostly measure themselves.
+/// At higher rates the samples would mostly measure themselves.
 pub const MAX_HZ: u32 = 10_000;
 
 /// Threads whose samples are kept. Idle CPUs are always sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whom {
     All,
-    /// Processes; later ones are [added](Profiler::watch).
+    /// Initial processes; further ones can be [added](Profiler::watch).
     Tgids(Vec<u32>),
 }
 
@@ -49,7 +50,7 @@ pub enum Whom {
 #[derive(Debug, Clone)]
 pub struct Subject {
     pub whom: Whom,
-    /// One thread that is not sampled; 0: all are.
+    /// Thread that is not sampled; 0: none.
     pub exclude_tid: u32,
     pub sampling: Sampling,
 }
@@ -67,7 +68,7 @@ pub struct Profiler<'room> {
 }
 
 impl<'room> Profiler<'room> {
-    /// Loads the programs and opens the events, disabled.
+    /// Loads the programs and opens the events disabled.
     pub fn open(room: &'room mut ObjectSlot, subject: Subject) -> Result<Self> {
         support::quiet();
         let Sampling { clock, hz } = subject.sampling;
@@ -119,7 +120,7 @@ impl<'room> Profiler<'room> {
         Ok(profiler)
     }
 
-    /// Samples this process too, from now on.
+    /// Starts to sample another process.
     pub fn watch(&self, tgid: u32) -> Result<()> {
         let failed = |e| Error::machine(format!("cannot watch process {tgid}"), "watch fewer").because(e);
         self.skel.maps.tgids.update(&tgid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(failed)
@@ -165,7 +166,7 @@ impl<'room> Profiler<'room> {
     }
 
     fn samples(&self) -> Result<Vec<Sample>> {
-        // Read now: programs loaded meanwhile have their own symbols.
+        // Read now, because programs loaded since then have their own symbols.
         let symbols = Symbols::read().ok_or_else(|| Error::machine("cannot read /proc/kallsyms", "run as root"))?;
         let maps = &self.skel.maps;
         let mut stacks: HashMap<u64, Vec<String>> = HashMap::new();
@@ -180,7 +181,7 @@ impl<'room> Profiler<'room> {
             let key: types::sample_key = read(&key);
             let mut stack = match key.stack {
                 0 => Stack::User,
-                // A sample is counted after its stack was stored.
+                // A sample is counted only after its stack was stored.
                 hash => Stack::Kernel(stacks.get(&hash).cloned().unwrap_or_default()),
             };
             if let (Stack::Kernel(frames), 0, Clock::Time) = (&mut stack, key.tgid, self.subject.sampling.clock) {
@@ -191,7 +192,7 @@ impl<'room> Profiler<'room> {
         Ok(samples)
     }
 
-    /// Passes the addresses of the events' timers to the programs.
+    /// Passes the addresses of the events' hrtimers to the programs.
     fn find_timers(&self) -> libbpf_rs::Result<()> {
         let link = self.skel.progs.profile_timers.attach()?;
         let mut found = vec![];
@@ -213,7 +214,7 @@ fn unreadable(e: libbpf_rs::Error) -> Error {
 fn named(stack: &types::stack, symbols: &Symbols) -> Vec<String> {
     let addresses = &stack.address[..(stack.frames as usize).min(stack.address.len())];
     let name = |(i, address): (usize, &u64)| {
-        // All addresses but the innermost are return addresses.
+        // All addresses except the innermost are return addresses.
         let function = if i == 0 { symbols.function(*address) } else { symbols.caller(*address) };
         function.unwrap_or("[unknown]").to_owned()
     };
@@ -258,7 +259,7 @@ impl Event {
             }
         }
         let (every_task, no_group, close_on_exec) = (-1, -1, libbpf_sys::PERF_FLAG_FD_CLOEXEC);
-        // SAFETY: attr lives through the call, with its size in it; the call makes a new descriptor or fails.
+        // SAFETY: `attr` outlives the call and contains its size; the call returns a new descriptor or an error.
         let fd = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &attr, every_task, cpu as i32, no_group, u64::from(close_on_exec))
         };
@@ -274,7 +275,7 @@ impl Event {
             };
             return Err(Error::machine(format!("cannot sample CPU {cpu}"), remedy).because(e));
         }
-        // SAFETY: the kernel just made it, and nobody else has it.
+        // SAFETY: the kernel has just created it; nothing else owns it.
         let file = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         Ok(Event { file, cpu, enabled_before_ns: 0 })
     }
@@ -288,7 +289,7 @@ impl Event {
     }
 
     fn ioctl(&self, request: libc::c_ulong, argument: libc::c_ulong, what: &str) -> Result<()> {
-        // SAFETY: these requests take a number, not an address; the descriptor is open as long as self is.
+        // SAFETY: these requests take a number, not a pointer; `self` keeps the descriptor open.
         match unsafe { libc::ioctl(self.file.as_raw_fd(), request, argument) } {
             0 => Ok(()),
             _ => Err(Error::machine(format!("CPU {}: cannot {what}", self.cpu), "report this")
@@ -296,7 +297,7 @@ impl Event {
         }
     }
 
-    /// Total time for which it was enabled.
+    /// Total enabled time.
     fn enabled_ns(&self) -> Result<u64> {
         let failed = |e| Error::machine(format!("cannot read the event of CPU {}", self.cpu), "report this").because(e);
         let mut file = File::from(self.file.try_clone().map_err(failed)?);

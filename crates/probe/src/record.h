@@ -1,18 +1,18 @@
-/* The layout of all data passed from BPF to user space. The Rust twin is generated from the object's BTF by
- * libbpf-cargo (`types::…`); `watch/layout.rs` asserts the sizes below, so the two cannot drift apart.
+/* Layout of all data passed from BPF to user space. libbpf-cargo generates the Rust types (`types::…`) from the object's
+ * BTF; `watch/layout.rs` asserts the sizes below, so that both sides agree.
  *
- * Aggregate mode: no data is passed per event. Plain counters are in one slot per CPU (no atomics: only that CPU
- * writes there). Counts with a key are in hashes that allocate only used entries, and the slot caches the last keys'
- * counts, so that an event rarely accesses a hash.
+ * Aggregation: no data is passed per event. Plain counters are in one slot per CPU, without atomics, because only that CPU
+ * writes there. Counts with a key are in hashes that allocate only used entries. The slot caches the counts of the last
+ * keys, so most events do not access a hash.
  *
- * Recording, in addition: one `struct event` per event that decides a delivery path, over a ring buffer.
+ * Recording, in addition: one `struct event` per event that decides a delivery path, through a ring buffer.
  */
 #ifndef IOTRAIL_RECORD_H
 #define IOTRAIL_RECORD_H
 
 #define IOTRAIL_MAX_CPUS 1024 /* power of two: it masks an index; `open` refuses a larger machine */
 
-/* The kernel's own interrupt vectors that have a tracepoint. */
+/* The kernel's own interrupt vectors that have tracepoints. */
 enum vector {
 	VEC_TIMER = 0,
 	VEC_RESCHED,
@@ -37,7 +37,7 @@ enum carrier {
 	BY_OTHER,              /* in a thread that is neither a kernel worker nor traced */
 	BY_KWORKER,            /* by a kernel worker (native aio) */
 	BY_SUBMITTER,          /* by the submitting thread itself (native aio) */
-	/* Only per request; per CPU these are counted in the slots. */
+	/* Only in a request's trail; per CPU these are counted in the slots. */
 	BY_SUBMISSION, /* while it was being submitted */
 	BY_SQPOLL,
 	BY_IOWQ,
@@ -46,7 +46,7 @@ enum carrier {
 	BY_TEARDOWN, /* by the kernel, which tears the ring down: the program does not get it */
 };
 
-/* What ended a sleep; or the action observed in the entry on whose return task work ran. */
+/* Source of a wake-up, or the action in the kernel entry on whose return task work ran. */
 enum waker {
 	WAKER_NONE = 0,
 	WAKER_IRQ,    /* in the handler of interrupt line `waker_nr` */
@@ -70,7 +70,7 @@ struct delivery_key {
 	__u32 ring; /* its number if counts are kept by ring, otherwise 0 */
 };
 
-/* A return to user mode from an interrupt: its vector (or VEC_MAX for a device's) and the kernel entry beneath it. */
+/* A return to user mode from an interrupt: its vector (VEC_MAX for a device's) and the kernel entry that it interrupted. */
 struct return_key {
 	__u64 entry;
 	enum vector vector;
@@ -99,7 +99,7 @@ struct ipi_key {
 	__u32 pad;
 };
 
-/* Only its CPU writes the counts of a line there. */
+/* A line's counts on one CPU, which only that CPU writes. */
 struct irq_key {
 	__u32 line;
 	__u32 cpu;
@@ -118,14 +118,14 @@ struct irq_count {
 	__u64 threaded; /* those with an interrupt thread, see threaded.h */
 };
 
-/* A run of a line's handler, on whose behalf a thread works. */
+/* The handler run on whose behalf a thread works. */
 struct handler_run {
 	__u32 line; /* + 1 */
 	__u32 serial;
 	__u32 cpu;
 };
 
-/* The interrupt in whose handler a softirq was raised: at most one of the first two is not 0. */
+/* The interrupt whose handler raised a softirq. At most one of the first two is not 0. */
 struct raiser {
 	__u32 irq;    /* interrupt line + 1 */
 	__u32 vector; /* enum vector + 1 */
@@ -133,7 +133,7 @@ struct raiser {
 	__u32 pending; /* raised, and not run since */
 };
 
-/* The action observed in an entry to the kernel from user mode other than a system call. */
+/* Action observed in a kernel entry from user mode other than a system call. */
 struct fired {
 	__u64 entry; /* which entry: see entry_id */
 	__u64 done;  /* enum waker << 32 | line or enum vector: one word, since an interrupt may come while it is read */
@@ -141,7 +141,7 @@ struct fired {
 
 #define CREDITS_MAX 16 /* power of two: it masks an index */
 
-/* Owner of the current thread, as observed. */
+/* Kind of the current thread, as observed. */
 enum current {
 	CURRENT_UNSEEN = 0, /* not traced, or its switch-in was missed: check the task */
 	CURRENT_SUBMITTER,  /* a traced thread of the program */
@@ -184,7 +184,7 @@ struct op_count {
 	__u64 punted_asked;
 	__u64 punted_would_block;
 	__u64 punted_drained;
-	/* These are counted only in the hash, not per CPU: see op_part. */
+	/* Counted only in the hash, not per CPU: see op_part. */
 	__u64 reporting; /* notifications whose send asked for a report of copies */
 	__u64 held;    /* notifications whose send was observed at its submission, */
 	__u64 held_ns; /* and the time from there to the notification: for this long the kernel held the buffer */
@@ -192,7 +192,7 @@ struct op_count {
 	__u64 denied;  /* refused at their submission with EACCES: by the ring's or the task's restrictions, or by a filter */
 };
 
-/* A CPU's part of it until another key takes its cell: the counts of most requests. */
+/* A CPU's part of a key's counts until the key's cell is reassigned. Most requests are counted here. */
 struct op_part {
 	__u64 requests;
 	__u64 skips;
@@ -209,7 +209,7 @@ struct op_part {
 	__u64 punted_drained;
 };
 
-/* Counts of a ring without an opcode. */
+/* Counts of a ring that have no opcode. */
 struct ring_count {
 	__u64 inlined;
 	__u64 sqpoll;
@@ -224,7 +224,7 @@ struct ring_count {
 	__u64 waits_loop; /* and by a BPF program that drives the ring, with a sleep */
 };
 
-/* Represents the rings without their own number whose process is unknown. */
+/* Stands for rings without their own number whose process is unknown. */
 #define RING_OTHERS 0xffffffffu
 
 struct op_key {
@@ -232,7 +232,7 @@ struct op_key {
 	__u32 opcode;
 };
 
-/* Counts that are not in the hashes yet. */
+/* Cached counts that are not in the hashes yet. */
 #define OP_CELLS 16
 #define RING_CELLS 4
 
@@ -247,7 +247,7 @@ struct ring_cell {
 	struct ring_count count;
 };
 
-/* Requests whose io_uring_enter was asked to submit this many. */
+/* Requests by the number that their io_uring_enter was asked to submit. */
 struct batch_key {
 	__u32 ring;
 	__u32 batch;
@@ -255,7 +255,7 @@ struct batch_key {
 	__u32 wide;    /* each has two entries of the queue (IORING_SETUP_SQE_MIXED), and the batch is of entries */
 };
 
-/* A thread that uses a ring: by the ring's number, or by that of its process's use of it. */
+/* A thread that uses a ring, by the number of the ring or of its process's use of it. */
 struct ring_thread_key {
 	__u32 ring;
 	__u32 tid;
@@ -271,7 +271,9 @@ struct buffer_key {
 	__u32 group;
 };
 
-/* Provided buffers of a group. Values other than sums are the posting thread's: if several threads post to a ring, they may be inconsistent. */
+/* Provided buffers of a group. Values that are not sums come from the posting thread: they may be inconsistent if several
+ * threads post to the ring.
+ */
 struct buffer_count {
 	__u64 taken;
 	__u64 enobufs;
@@ -294,7 +296,7 @@ struct buffer_count {
 	__u16 pad;
 };
 
-/* Losses when a map is full, or the kernel has no memory for an entry. */
+/* Counts lost because a map was full or the kernel could not allocate an entry. */
 enum loss {
 	LOSS_THREAD = 0, /* a thread's state: then the delivery paths of its completions are wrong, not only too low */
 	LOSS_COUNT,	 /* counts by ring and opcode, and completions' carriers */
@@ -309,7 +311,7 @@ enum loss {
 	LOSS_MAX,
 };
 
-/* Completions of one ring among those pending, in order. */
+/* Consecutive pending completions of one ring. */
 struct segment {
 	__u32 ring;
 	__u32 count;
@@ -317,14 +319,14 @@ struct segment {
 #define TRAILS_WAITING_MAX 512 /* completed, of one thread, waiting for their run */
 #define SEGMENTS_MAX 4 /* turns between rings that one thread posts to between two runs: beyond it they are in no order, and of a fifth ring counted as the fourth's */
 
-/* A ring, and the last time of its use here. */
+/* A ring and its last use on this CPU. */
 struct in_use {
 	__u32 ring;
 	__u32 jiffy;
 };
 #define IN_USE_MAX 4 /* power of two: it masks an index */
 
-/* A request issued while a chain of linked requests is submitted may be any of them. */
+/* A request issued during the submission of a chain may be any of the chain's requests. */
 enum links {
 	LINKED = 1,         /* it is one of a chain */
 	LINKED_TO_NEXT = 2,
@@ -334,7 +336,7 @@ enum links {
 #define CAME (1u << 31)
 
 struct cpu_slot {
-	/* hot: one completion touches these */
+	/* hot: every completion accesses these */
 	enum current current;
 	__u32 tid;     /* owner of the state in the next four, 0: none */
 	__u64 pending; /* posted by that thread; their delivery path is unknown yet */
@@ -345,7 +347,7 @@ struct cpu_slot {
 	__u32 waker_cpu;
 	__u32 came_with; /* its flags when it came onto this CPU, and CAME; 0: it has begun to wait since */
 	__u32 came_stack; /* by what system calls moved their stack here then */
-	/* The rest of that thread's state if requests are traced. */
+	/* More state of that thread, if requests are traced. */
 	struct segment segments[SEGMENTS_MAX];
 	__u32 submitted;   /* submissions since the last run or wait: at most this many can have completed inline */
 	__u32 submits;     /* it has submitted */
@@ -392,7 +394,7 @@ struct cpu_slot {
 	__u64 iowq;
 	__u64 iopoll;
 	__u64 inlined;
-	/* The last key of each kind, with its counts that are not in the hash yet: most events repeat the previous key. */
+	/* The last key of each kind, and its counts that are not in the hash yet. Most events repeat the previous key. */
 	struct delivery_key last_delivery;
 	__u64 last_delivery_count;
 	struct ipi_key last_ipi;
@@ -446,7 +448,7 @@ struct cpu_slot {
 	struct vector_count vectors[VEC_MAX];
 } __attribute__((aligned(64)));
 
-/* A thread's state while it is off the CPU, and its last waker's until it is on one again. */
+/* A thread's state while it is off the CPU, and its last waker until it is switched in. */
 struct thread_state {
 	__u64 pending;
 	__u32 waiting;
@@ -467,7 +469,7 @@ struct thread_state {
 	struct segment segments[SEGMENTS_MAX];
 };
 
-/* The object of a number: rings and contexts share their numbering. */
+/* Kind of a numbered object: rings and contexts share the numbering. */
 enum interface {
 	INTERFACE_IO_URING = 0,
 	INTERFACE_AIO,	     /* a context of native aio; it has as many entries as events */
@@ -491,7 +493,7 @@ struct ring_info {
 	char comm[16];
 };
 
-/* Calls of io_uring_register are counted by errno as well (0: none): their opcode is this, and the operation. */
+/* Opcode base under which io_uring_register calls are counted by errno (0: none); the operation is added. */
 #define REGISTER_OPS 0x8000
 
 struct errno_key {
@@ -519,7 +521,7 @@ struct ended {
 	__u32 pad;
 };
 
-/* An exited SQPOLL thread. The kinds of record in one ring buffer differ in size. */
+/* An exited SQPOLL thread. Record kinds in the ring buffer differ in size. */
 struct sq_ended {
 	__u64 ran_ns;
 	__u64 started_ns; /* CLOCK_MONOTONIC */
@@ -530,9 +532,7 @@ struct sq_ended {
 	__u64 pad;
 };
 
-/* A request of native or POSIX AIO, by the program's own address of its control block: from its submission until its result
- * is reaped.
- */
+/* A request of native or POSIX AIO, by the program's address of its control block; kept from submission until its result is reaped. */
 #define AIO_REQUESTS_MAX 65536 /* fs.aio-max-nr's default */
 
 struct aio_key {
@@ -560,7 +560,7 @@ struct aio_request {
 	__u8 inlined;   /* it ended in its own io_submit */
 };
 
-/* The stamps of a traced one. CLOCK_MONOTONIC. */
+/* Timestamps of a traced aio request. CLOCK_MONOTONIC. */
 struct reaped {
 	__u64 submitted_ns;
 	__u64 reaped_ns;
@@ -577,14 +577,14 @@ struct reaped {
 	__u32 inlined; /* it ended in its own submission */
 };
 
-/* All buffers of a ring were unregistered. */
+/* All registered buffers of a ring were unregistered. */
 struct unregistered {
 	__u64 ns; /* CLOCK_MONOTONIC */
 	__u32 ring;
 	__u32 pad;
 };
 
-/* A completion in its ring's completion queue that is sampled until the program has reaped it (reap.h). */
+/* A sampled completion in a ring's CQ, until the program reaps it (reap.h). */
 struct lying {
 	__u64 posted_ns;
 	__u64 starved_ns; /* the queue's, then */
@@ -596,7 +596,7 @@ struct lying {
 
 #define LYING_MAX 64 /* power of two: it masks an index */
 
-/* Those of one ring, in the order of their posting. */
+/* Sampled completions of one ring in posting order. */
 struct cq_backlog {
 	__u64 ring_address; /* 0: free */
 	__u64 rings;	    /* address of the memory that the kernel and the program share, when the first of them was posted */
@@ -620,7 +620,7 @@ struct cq_backlog {
 	struct lying entries[LYING_MAX];
 };
 
-/* Outcome of one. CLOCK_MONOTONIC. */
+/* Outcome of one sampled completion. CLOCK_MONOTONIC. */
 struct stay {
 	__u64 posted_ns;
 	__u64 not_yet_ns; /* the last time at which it was observed in the queue */
@@ -635,7 +635,7 @@ struct stay {
 	__u32 pad;
 };
 
-/* Completions that could not be sampled. */
+/* Reasons why completions could not be sampled. */
 enum stay_loss {
 	STAY_NO_QUEUE = 0, /* of too many rings */
 	STAY_BUSY,	   /* locked by another CPU */
@@ -672,7 +672,7 @@ enum trail_mark {
 	TRAIL_PARTLY_OBSERVED = 8, /* the programs of the block layer were not attached for all of its life */
 };
 
-/* One request, from its submission to its delivery path. A stamp of 0: not observed. CLOCK_MONOTONIC. */
+/* One request, from submission to delivery path. Timestamps are CLOCK_MONOTONIC; 0: not observed. */
 struct trail {
 	__u64 request;
 	__u64 task; /* of the submitter */
@@ -748,7 +748,7 @@ enum file_flag {
 	FILE_ANONYMOUS = 1 << 19, /* it has no inode of its own (eventfd, timerfd, epoll): `inode` is 8 bytes of "[eventfd]" */
 };
 
-/* The identity of a file; its numbers may be reused. */
+/* Identity of a file; inode numbers may be reused. */
 struct file_key {
 	__u64 inode;
 	__u32 device;
@@ -770,7 +770,7 @@ enum event_kind {
 	EVENT_WOKEN,	    /* `waker`, `waker_nr`, on `cpu`; `tid` is the woken thread's */
 };
 
-/* The poster of a completion. */
+/* The thread that posted a completion. */
 enum poster {
 	POSTED_BY_SUBMITTER = 0, /* the thread itself, inline or by a run: the following events decide */
 	POSTED_BY_SQPOLL,
@@ -799,7 +799,7 @@ struct event {
 	enum event_flag flags; /* any of them together */
 };
 
-/* Kept functions of a sleeper's kernel stack, the innermost ones. */
+/* Number of stored functions of a sleeper's kernel stack, innermost first. */
 #define SLEEP_FRAMES 32
 
 struct sleep_stack {
@@ -813,7 +813,7 @@ enum sleep_flag {
 	SLEEP_LOCK = 8,	   /* futex(2) waits for a lock that another thread has */
 };
 
-/* Indistinguishable sleeps of one thread. */
+/* Key of equivalent sleeps of one thread. */
 struct sleep_key {
 	__u64 stack;  /* its hash; 0: not taken */
 	__u32 thread; /* its number in `thread_totals` */
@@ -838,7 +838,7 @@ struct thread_counters {
 	__u64 system_ns;
 };
 
-/* A thread's states except sleeps, as far as its switches were observed; and its counters at both ends of the accounted time. */
+/* Times of a thread in states other than sleep, as observed at its switches; and its counters at both ends of the accounted time. */
 struct thread_total {
 	struct thread_counters began;
 	struct thread_counters ended;
@@ -856,7 +856,7 @@ struct thread_total {
 	__u16 priority; /* without boosts: 120 plus the nice value, below 100 in real time */
 };
 
-/* The thread on the CPU that a thread waited for. */
+/* The thread that occupied the CPU while another thread waited for it. */
 struct holder_key {
 	__u32 thread; /* as in a sleep_key */
 	__u32 tid;    /* 0: the CPU was idle */
@@ -873,7 +873,7 @@ struct kernel_key {
 	__u32 nr;
 };
 
-/* Instead of a system call's number: NAPI busy polling in io_uring_enter, from its first poll. Not by ticks. */
+/* In place of a system call's number: NAPI busy polling in io_uring_enter, from its first poll. Measured, not by ticks. */
 #define KERNEL_BUSY_POLL 0xffffffffu
 
 enum thread_doing {
@@ -884,7 +884,7 @@ enum thread_doing {
 	THREAD_ASLEEP,
 };
 
-/* The state of a thread's account, kept with the thread. */
+/* State of a thread's account, in task storage. */
 struct thread_account {
 	__u64 since;  /* start of the present state; 0: not accounted now */
 	__u64 off_ns; /* duration of its time off the CPU before the present run; a part of this was the wait for the CPU */
@@ -923,7 +923,7 @@ struct user_stack {
 	char comm[16];
 };
 
-/* Actions of a call site. */
+/* Actions at a call site. */
 enum site_kind {
 	SITE_SLEEPS = 0, /* in system call `nr` */
 	SITE_CALLS,	 /* makes it */
@@ -946,14 +946,14 @@ struct site_sum {
 	__u64 samples;
 };
 
-/* Events of one kind on one CPU, some with their stacks. */
+/* Events of one class on one CPU, some of which have their stacks sampled. */
 struct site_class {
 	__u32 since; /* jiffies */
 	__u32 taken;
 	__u32 until_next;
 };
 
-/* How a system call waits, as far as it decides the meaning of the result. */
+/* How a system call waits, as far as this determines the meaning of its result. */
 enum wait_kind {
 	WAIT_NONE = 0,
 	WAIT_ENTER,  /* io_uring_enter(2) */
@@ -964,7 +964,7 @@ enum wait_kind {
 	WAIT_SLEEP,  /* ends with its time limit */
 };
 
-/* System calls of one number. */
+/* Counts of one system call. */
 struct call_count {
 	__u64 count;
 	/* For calls that wait: how the waits ended. */

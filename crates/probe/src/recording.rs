@@ -1,6 +1,7 @@
-//! Recording in addition to the aggregation: the events that decide the delivery paths, drained into a bounded buffer.
+//! Records the events that decide delivery paths in a bounded buffer, in addition to the aggregation.
 //!
-//! Costs 64 bytes of ring buffer and 56 bytes here per event; a blocking read at depth 1 has about six.
+//! Costs 64 bytes of ring buffer and 56 bytes of user memory per event; a blocking read at depth 1 has about six
+//! events.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,20 +23,20 @@ const _: () = assert!(size_of::<types::event>() == 56);
 /// Limits of a recording.
 #[derive(Debug, Clone, Copy)]
 pub struct Capacity {
-    /// Size of the ring buffer: a power of two, in whole pages. It must have space for the events between two drains.
+    /// Ring buffer size: a power of two, in full pages. Must hold the events between two drains.
     pub ring_bytes: u32,
-    /// Total number; later events are dropped and counted.
+    /// Maximum number of recorded events; later ones are dropped and counted.
     pub events: usize,
 }
 
-/// The recording of one traced span.
+/// Recording of one trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recording {
-    /// In the order of time.
+    /// Sorted by time.
     pub events: Vec<Event>,
-    /// Events that found the ring buffer full.
+    /// Events lost because the ring buffer was full.
     pub lost: u64,
-    /// Events that came after [`Capacity::events`] had been kept.
+    /// Events dropped after [`Capacity::events`] was reached.
     pub beyond_capacity: u64,
 }
 
@@ -68,13 +69,13 @@ impl Recorder {
         Ok(Recorder { ring: builder.build()?, kept })
     }
 
-    /// Moves the events from the ring buffer.
+    /// Moves events out of the ring buffer.
     pub(super) fn drain(&self) -> Result<()> {
         let failed = |e| Error::machine("cannot read the recorded events", "report this").because(e);
         self.ring.consume().map_err(failed)
     }
 
-    /// Discards the events so far.
+    /// Discards all events so far.
     pub(super) fn restart(&self) -> Result<()> {
         self.drain()?;
         let mut kept = self.kept.borrow_mut();
@@ -93,7 +94,8 @@ impl Recorder {
         self.drain()?;
         let mut kept = self.kept.borrow_mut();
         let mut raw = std::mem::take(&mut kept.events);
-        // CPUs fill the buffer concurrently, and an interrupt's events may come between the stamp and the slot of the thread's.
+        // CPUs write to the buffer concurrently, and an interrupt may come between a thread event's timestamp and its
+        // reservation.
         raw.sort_by_key(|e| e.time_ns);
         let line = |irq: u32| Line { irq, name: interrupts.and_then(|p| carrier::handler(p, irq)) };
         let events = raw.iter().map(|e| event(e, symbols, &line)).collect::<Result<_>>()?;

@@ -12,37 +12,38 @@ use iotrail_stats::estimate::Stratum;
 /// One io_uring instance of a traced process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RingCounts {
-    /// Number in the traced span, from 0: that of `Trail::ring`.
+    /// Number within the trace, from 0, as in `Trail::ring`.
     pub ring: u32,
-    /// The process that created it or used it first; or the process of this use.
+    /// The process that created the ring or used it first; for a use, the process that uses it.
     pub tgid: u32,
     pub comm: String,
-    /// Setup flags of the kernel (IORING_SETUP_…).
+    /// Setup flags in the kernel (IORING_SETUP_…).
     pub setup_flags: u32,
     pub sq_entries: u32,
     pub cq_entries: u32,
-    /// Its creation was not observed: it existed before.
+    /// The ring existed before the trace.
     pub found: bool,
-    /// Number of the ring whose use by another process these counts are; `None`: a ring.
+    /// Number of the ring that another process uses, if these counts are that use; `None` for a ring itself.
     pub of: Option<u32>,
-    /// From its first to its last counted event, to a tick of the kernel; `None`: too few ticks.
+    /// Time from the first to the last counted event, in full kernel ticks; `None` if nothing was counted or the tick
+    /// rate is unknown.
     pub active_ns: Option<u64>,
-    /// Completions that found the completion queue full.
+    /// Completions that found the CQ full.
     pub overflows: u64,
     pub waits: WaitCounts,
-    /// Calls of io_uring_register, by operation.
+    /// io_uring_register calls by operation.
     pub registered: Vec<RegisterCounts>,
     /// Provided buffers, by group.
     pub buffers: Vec<BufferGroup>,
     pub batches: Batches,
-    /// Threads that submitted traced requests or waited, by thread ID.
+    /// Threads that submitted traced requests or waited, by TID.
     pub threads: Vec<ThreadCounts>,
     pub opcodes: Vec<OpcodeCounts>,
-    /// Sums to the completions of `opcodes`, `unknown` included.
+    /// The counts add up to the completions in `opcodes`, including `unknown`.
     pub vehicles: Vec<DeliveryPathCount>,
 }
 
-/// Waits for a ring's completions that started in io_uring_enter.
+/// Waits for a ring's completions that began in io_uring_enter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WaitCounts {
     pub all: u64,
@@ -52,11 +53,11 @@ pub struct WaitCounts {
     pub registered: u64,
     /// With IORING_ENTER_NO_IOWAIT.
     pub no_iowait: u64,
-    /// By a BPF program that drives the ring, with a sleep.
+    /// Waits with a sleep in a BPF-driven ring.
     pub bpf_loop: u64,
 }
 
-/// Calls of io_uring_register with one operation.
+/// io_uring_register calls of one operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegisterCounts {
     pub operation: String,
@@ -70,19 +71,19 @@ pub struct RegisterCounts {
 pub struct ThreadCounts {
     pub tid: u32,
     pub comm: String,
-    /// Number of times that io_uring_enter started to wait in it for this ring's completions.
+    /// Number of times the thread began to wait in io_uring_enter for this ring's completions.
     pub waits: u64,
 }
 
-/// Sums of the rings or contexts without their own record: the least busy beyond a maximum number.
+/// Sums of the least busy rings or contexts, which have no record of their own.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OtherCounts {
-    /// `None`: io_uring.
+    /// `None` for io_uring.
     pub kind: Option<ContextKind>,
-    /// `None`: of several processes.
+    /// `None` for several processes.
     pub tgid: Option<u32>,
     pub comm: String,
-    /// The number of them.
+    /// Number of rings or contexts.
     pub rings: u64,
     pub overflows: u64,
     pub batches: Batches,
@@ -90,17 +91,17 @@ pub struct OtherCounts {
     pub vehicles: Vec<DeliveryPathCount>,
 }
 
-/// An asynchronous interface without a ring of requests.
+/// An asynchronous interface without submission rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContextKind {
-    /// One context of native aio.
+    /// One native aio context.
     Libaio,
-    /// All of one process's use of glibc's POSIX AIO.
+    /// All uses of glibc's POSIX AIO by one process.
     PosixAio,
 }
 
 impl ContextKind {
-    /// The name of the engine that uses the same.
+    /// Name of the engine with the same interface.
     pub fn name(self) -> &'static str {
         match self {
             ContextKind::Libaio => "libaio",
@@ -109,27 +110,27 @@ impl ContextKind {
     }
 }
 
-/// One context of native aio, or one process's POSIX AIO.
+/// One native aio context, or one process's POSIX AIO.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContextCounts {
-    /// Number in the traced span: rings and contexts share their numbering.
+    /// Number within the trace; rings and contexts share the numbering.
     pub context: u32,
     pub kind: ContextKind,
     pub tgid: u32,
     pub comm: String,
-    /// Capacity of its event ring; `None`: it has none.
+    /// Size of its event ring; `None` if it has none.
     pub entries: Option<u32>,
-    /// Its creation was not observed.
+    /// It existed before the trace.
     pub found: bool,
     /// As [`RingCounts::active_ns`].
     pub active_ns: Option<u64>,
-    /// Their completions are the results that were observed to be reaped.
+    /// Completions are results whose reaping was observed.
     pub opcodes: Vec<OpcodeCounts>,
-    /// Of the completions that were observed to end or to be reaped.
+    /// Of completions whose end or reaping was observed.
     pub vehicles: Vec<DeliveryPathCount>,
 }
 
-/// The stamps of a traced request of a context. CLOCK_MONOTONIC.
+/// Timestamps of a traced aio request. CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reaped {
     pub context: u32,
@@ -145,7 +146,7 @@ pub struct Reaped {
     pub result: i64,
 }
 
-/// Exact counts of one opcode. Meanings as in [`iotrail_schema::trace_record::OpcodeRecord`].
+/// Exact counts of one opcode, with the meanings of [`iotrail_schema::trace_record::OpcodeRecord`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OpcodeCounts {
     pub opcode: String,
@@ -167,20 +168,21 @@ pub struct OpcodeCounts {
     pub punted_asked: u64,
     pub punted_would_block: u64,
     pub punted_drained: u64,
-    /// Observed results: `errors`, `short`, `denied` and `errnos` are among these. `None`: all were observed.
+    /// Number of observed results, among which `errors`, `short`, `denied` and `errnos` were found; `None` if all were
+    /// observed.
     pub seen: Option<u64>,
     /// (positive errno, count)
     pub errnos: Vec<(i32, u64)>,
 }
 
 impl OpcodeCounts {
-    /// Requests that have not ended. A request without a completion on success may have ended.
+    /// Requests without a last completion. Those with IOSQE_CQE_SKIP_SUCCESS may have completed.
     pub fn in_flight(&self) -> u64 {
         let ended = self.completions.saturating_sub(self.more + self.messages) + self.unposted + self.skips;
         self.requests.saturating_sub(ended)
     }
 
-    /// Combines each number with that of `other`; errnos that only `other` has are appended.
+    /// Combines each number with its counterpart in `other`; errnos only in `other` are appended.
     pub fn combine(&mut self, other: &OpcodeCounts, of: fn(u64, u64) -> u64) {
         let OpcodeCounts {
             opcode: _,
@@ -241,13 +243,13 @@ impl OpcodeCounts {
     }
 }
 
-/// A traced process in the programs' data.
+/// A traced process, as the programs report it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
     pub tgid: u32,
-    /// Its program's name, or that of the thread that created it or issued the I/O at which it was found.
+    /// Name of its program, or of the thread that created the process or issued its first observed I/O.
     pub comm: String,
-    /// Time of its exec, CLOCK_MONOTONIC; 0: not observed.
+    /// Time of its exec, CLOCK_MONOTONIC; 0 if not observed.
     pub executed_ns: u64,
 }
 
@@ -264,33 +266,34 @@ pub struct EndedSqThread {
     pub sleeps: u64,
 }
 
-/// Outcome of the requests selected for tracing.
+/// Outcomes of the requests selected for tracing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FollowLoss {
-    /// Given up: no memory to keep them.
+    /// Given up because no memory was left.
     pub no_room: u64,
     /// Complete, but the ring buffer was full.
     pub ring_buffer_full: u64,
-    /// Their slot was reused before a completion was observed: it overflowed, or was missed.
+    /// The slot was reused before a completion was observed: the completion overflowed or was missed.
     pub no_completion: u64,
-    /// They requested no completion on success (IOSQE_CQE_SKIP_SUCCESS), and none was observed.
+    /// Requests with IOSQE_CQE_SKIP_SUCCESS and no observed completion.
     pub skipped: u64,
-    /// Of the others, not complete at the end of the trace.
+    /// Other requests that were in flight at the end of the trace.
     pub unfinished: u64,
-    /// Complete ones of native aio, and all of POSIX AIO, whose result was not observed to be reaped.
+    /// Completed native aio requests and all POSIX AIO requests whose reaping was not observed.
     pub unreaped: u64,
     /// All requests selected for tracing.
     pub chosen: Chosen,
-    /// Completions of multishot requests whose user data another request shares, and of native aio whose
-    /// control block another request shares.
+    /// Multishot completions whose user data another request shares, and native aio completions whose control block
+    /// another request shares.
     pub shared: u64,
-    /// Requests of which only 1 in `one_in` was selected.
+    /// Requests of which 1 in `one_in` was selected.
     pub sampled_from: u64,
-    /// Requests at the ends of windows: none of them was selected.
+    /// Requests at the ends of windows, where none was selected.
     pub came_later: u64,
 }
 
-/// Selected requests by the power of two below the number that their io_uring_enter was asked to submit, each with its share of it as weight.
+/// Selected requests by the power of two below the number that their io_uring_enter was asked to submit; weighted by
+/// their share of it.
 pub type Batches = BTreeMap<u64, Stratum>;
 
 /// Requests selected for tracing, by weight.
@@ -298,29 +301,29 @@ pub type Batches = BTreeMap<u64, Stratum>;
 pub struct Chosen {
     /// With weight 1.
     pub whole: u64,
-    /// `one_in` each.
+    /// With weight `one_in`.
     pub sampled: u64,
 }
 
-/// Traced requests of one opcode that were in flight at the end of the trace.
+/// Traced requests of one opcode in flight at the end of the trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenCounts {
-    /// `None`: one without its own record.
+    /// `None`: a ring without its own record.
     pub ring: Option<u32>,
     pub tgid: u32,
     pub opcode: String,
-    /// The stage in which they waited, as far as observed.
+    /// The stage in which they wait, as far as observed.
     pub course: Course,
     pub requests: u64,
-    /// The sum of their weights.
+    /// Sum of the weights.
     pub estimated: u64,
-    /// Of them, requests with earlier completions (multishot).
+    /// Requests among them that have posted completions (multishot).
     pub multishot: u64,
-    /// Since the submission of the oldest.
+    /// Age of the oldest one.
     pub oldest_ns: u64,
-    /// Its user data.
+    /// User data of the oldest one.
     pub user_data: u64,
-    /// The file that it waited for, and the program's name for it.
+    /// File of the oldest one, and the descriptor that the program used.
     pub file: Option<FileSeen>,
     pub descriptor: Option<Descriptor>,
 }

@@ -1,20 +1,20 @@
-//! Purposes of the BPF programs.
+//! What the BPF programs are needed for.
 
-/// Purpose of a program, which decides the runs that need it.
+/// Role of a program. It decides which runs need the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// io_uring's completions, counted only by CPU.
+    /// io_uring completions, counted only per CPU.
     Completion,
-    /// Delivery paths of io_uring's completions.
+    /// Delivery paths of io_uring completions.
     Ring,
-    /// Requests by ring and opcode, the stages of the traced ones, child processes.
+    /// Requests by ring and opcode, stages of the traced ones, and child processes.
     Follow,
-    /// Native aio's completions.
+    /// Native aio completions.
     Aio,
-    /// Other programs' use of native and POSIX AIO.
+    /// Other programs' native and POSIX AIO.
     AioCalls,
-    /// Context, interrupts and switches: every run.
+    /// Context, interrupts and context switches; needed by every run.
     Counts,
-    /// System calls that the load does not issue itself; costs time on each of them.
+    /// System calls that the load cannot count itself; costs time on each call.
     Syscalls,
 }

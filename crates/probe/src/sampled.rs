@@ -1,4 +1,4 @@
-//! Results of the samples of one span: shares of the CPU by place. Pure.
+//! Results of CPU samples: CPU shares by place. Pure.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use iotrail_schema::measurement::{CpuSamples, CpuShare, FunctionSamples};
 use iotrail_schema::place::Place;
 use iotrail_stats::share::share;
 
-/// Samples of one span.
+/// Samples of one profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     pub clock: Clock,
@@ -16,29 +16,29 @@ pub struct Profile {
     pub samples: Vec<Sample>,
     /// Samples of untraced programs.
     pub unwatched: u64,
-    /// Samples that the span has periods for, over all CPUs; `None`: paced by cycles.
+    /// Number of sampling periods over all CPUs; `None` if paced by cycles.
     pub expected: Option<u64>,
-    /// Samples that found a map full, and, if paced by time, expected samples that did not come (the timer was late by more than
-    /// a period, or no program ran).
+    /// Samples that found a map full. If paced by time, also samples that were expected but did not occur (the timer
+    /// was late by more than a period, or no program ran).
     pub lost: u64,
 }
 
-/// In the form of a measurement.
+/// The samples in the measurement's form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CpuShares {
-    /// All places, in their order.
+    /// Shares of all places, in the order of the places.
     pub shares: Vec<CpuShare>,
     pub how: CpuSamples,
-    /// The samples on which the shares are based.
+    /// The samples behind the shares.
     pub samples: Vec<Sample>,
 }
 
-/// Maximum listed functions that no table knows.
+/// Maximum number of listed functions that no table knows.
 const LISTED: usize = 10;
 
 impl Profile {
-    /// Shares of the traced threads' samples and of the idle ones of `idle_on`; `None`: of the CPUs on which a traced thread
-    /// was sampled.
+    /// Shares of the traced threads' samples and of the idle samples of the CPUs in `idle_on`; `None`: of CPUs on which
+    /// a traced thread was sampled.
     pub fn shares(self, idle_on: Option<&[u32]>) -> CpuShares {
         let idle_cpus: BTreeSet<u32> = match idle_on {
             Some(cpus) => cpus.iter().copied().collect(),

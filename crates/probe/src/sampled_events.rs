@@ -1,11 +1,11 @@
-//! Counts of events whose programs were attached part of the time, expanded to the complete time.
+//! Counts of programs that were attached only part of the time, extrapolated to the full trace.
 
 use iotrail_stats::expansion::{self, Rest, Window};
 
-/// Counts up to a time, or between two times.
+/// Total counts at a point in time, or the difference between two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// The time, or the duration between the two.
+    /// CLOCK_MONOTONIC time, or the duration.
     pub ns: u64,
     pub completions: u64,
     /// By [`Sampled`].
@@ -58,12 +58,12 @@ impl Sampled {
         Sampled::TaskWorkRuns,
     ];
 
-    /// Counts of programs that can be attached in windows separately.
+    /// Whether the number comes from programs that can be attached in windows separately.
     pub fn is_costly(self) -> bool {
         matches!(self, Sampled::Syscalls | Sampled::StrayCalls | Sampled::PreadPwriteCalls | Sampled::DeviceIrqs)
     }
 
-    /// Its field in the records.
+    /// Name of its field in the records.
     pub fn name(self) -> &'static str {
         match self {
             Sampled::Syscalls => "syscalls",
@@ -82,12 +82,12 @@ impl Sampled {
 /// Counts while the programs were attached.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SampledEvents {
-    /// While they stayed attached.
+    /// Counts of the time in which they stayed attached.
     pub(crate) whole: Sums,
     windows: Vec<Sums>,
-    /// Over the accounted time; events of these programs only as far as observed.
+    /// Counts of the full accounted time; for these programs, only the observed events.
     pub all: Sums,
-    /// Cost of the programs, as a share of the traced CPU time; the highest measurement.
+    /// Maximum measured cost of the programs, as a share of the traced CPU time.
     cost: f64,
 }
 
@@ -120,7 +120,7 @@ impl SampledEvents {
         sum
     }
 
-    /// A count over the complete time, with its 95 % interval if there are enough windows. `None`: no window.
+    /// Total over the full trace, with its 95 % interval if there are enough windows; `None` without any window.
     pub fn total(&self, of: Sampled) -> Option<expansion::Total> {
         let of = |s: &Sums| s.events[of as usize];
         let window = |w: &Sums| Window { span: w.ns as f64, counted: w.completions as f64, events: of(w) as f64 };
@@ -133,7 +133,7 @@ impl SampledEvents {
         Rest {
             span: self.all.ns.saturating_sub(self.whole.ns) as f64,
             counted: self.all.completions.saturating_sub(self.whole.completions) as f64,
-            // The cost that the kernel does not attribute to them is as much again.
+            // Overhead that the kernel does not attribute to the programs is about as high again.
             slowed: 1.0 + 2.0 * self.cost,
         }
     }

@@ -1,13 +1,13 @@
 //! How the CPUs are sampled.
 
-/// The pace of the samples.
+/// What paces the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
-    /// perf's cpu-clock, a timer on each CPU: everywhere, idle included. It cannot fire while interrupts are off: what runs
-    /// then is sampled where they come on again.
+    /// perf's cpu-clock, a timer per CPU: works everywhere, and samples idle. A section with interrupts disabled is
+    /// sampled when they are enabled again.
     Time,
-    /// The hardware's cycle counter, by an interrupt that cannot be held off: sees code with interrupts off, but not idle (a
-    /// halted CPU counts no cycles), and is not there in most virtual machines.
+    /// The hardware cycle counter with an NMI: samples sections with interrupts disabled, but not idle (a halted CPU
+    /// counts no cycles). Unavailable in most virtual machines.
     Cycles,
 }
 
@@ -20,11 +20,11 @@ impl Clock {
     }
 }
 
-/// How the CPUs are to be sampled.
+/// How to sample the CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
     pub clock: Clock,
-    /// Samples per second and CPU.
+    /// Samples per second per CPU.
     pub hz: u32,
 }
 

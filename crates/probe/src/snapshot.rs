@@ -1,5 +1,5 @@
-//! The kernel's own state of a process's threads, rings, sockets and cgroup, read by a task iterator: no probe is attached, and the
-//! process is not affected.
+//! Reads the kernel's state of a process's threads, rings, sockets and cgroup with a task iterator. No probe is
+//! attached, and the process is not affected.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -33,18 +33,18 @@ const _: () = assert!(size_of::<types::snapshot_unread>() == 24);
 const _: () = assert!(size_of::<types::snapshot_process>() == 32);
 const _: () = assert!(size_of::<types::survey_thread>() == 40);
 
-/// `frames` of a thread whose stack was read before, in the same sleep.
+/// Value of `frames` if the stack was already read in the same sleep.
 const SAME_SLEEP: u16 = 0xffff;
 
-/// Of __state, in include/linux/sched.h.
+/// Bit of __state, from include/linux/sched.h.
 const UNINTERRUPTIBLE: u32 = 0x2;
 const NOLOAD: u32 = 0x400;
 
-/// Data to read in addition to the heads and tails of rings and the threads' counters.
+/// What to read in addition to the rings' heads and tails and the threads' counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reading {
     Brief,
-    /// Stacks of sleeping threads, once per sleep.
+    /// Stacks of sleeping threads, each once per sleep.
     Sleeps,
     /// All stacks, requests and lists.
     Deep,
@@ -55,7 +55,7 @@ pub enum Reading {
 pub struct Snapshot {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// CPU time of the reading.
+    /// CPU time that the reading took.
     pub spent: Duration,
     pub threads: Vec<Thread>,
     /// Each socket once.
@@ -71,42 +71,42 @@ pub struct Thread {
     pub tgid: u32,
     pub comm: String,
     pub asleep: bool,
-    /// An uninterruptible sleep, which counts in the load average: it waits for a device or a lock.
+    /// In an uninterruptible sleep (for a device or a lock), which counts in the load average.
     pub is_uninterruptible: bool,
-    /// Number of its current system call; `None`: an SQPOLL thread, a worker, or in no call.
+    /// Number of the current system call; `None` for SQPOLL threads, workers, and threads outside a call.
     pub call: Option<u32>,
     pub arguments: [u64; 5],
-    /// Time of its last switch; `None`: it is not asleep.
+    /// Time of its last switch-out; `None` if it is not asleep.
     pub asleep_ns: Option<u64>,
-    /// It has task work of io_uring to run.
+    /// Has pending io_uring task work.
     pub has_task_work: bool,
     pub is_kernels: bool,
-    /// The ring that it entered last.
+    /// Kernel address of the ring that it entered last.
     pub last_ring: u64,
-    /// Kernel stack, innermost address first; empty if stacks were not requested, or in the same sleep.
+    /// Kernel stack, innermost address first; empty if not requested, or already read in this sleep.
     pub stack: Vec<u64>,
-    /// The stack was read before, in the same sleep.
+    /// The stack was already read in this sleep.
     pub is_same_sleep: bool,
     /// Context switches since its creation.
     pub switches: u64,
     /// CPU time since its creation.
     pub ran_ns: u64,
-    /// Time runnable without a CPU; 0: not counted.
+    /// Time waiting for a CPU; 0 if not counted.
     pub runnable_ns: u64,
-    /// It sleeps for I/O, and its CPU counts as iowait.
+    /// Sleeps for I/O, so that its CPU counts as iowait.
     pub in_iowait: bool,
-    /// If it sleeps in epoll_wait(2): the kernel's address of the epoll.
+    /// Kernel address of the epoll in which it sleeps (epoll_wait(2)).
     pub waits_on: u64,
 }
 
-/// One thread of the machine.
+/// A thread on the machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SurveyedThread {
     pub tid: u32,
     pub tgid: u32,
-    /// The CPU on which it ran last.
+    /// CPU on which it last ran.
     pub cpu: u32,
-    /// It uses io_uring, or its process native aio.
+    /// Uses io_uring, or its process uses native aio.
     pub is_asynchronous: bool,
     pub is_kernels: bool,
     /// CPU time since its creation.
@@ -116,7 +116,7 @@ pub struct SurveyedThread {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ring {
-    /// The kernel's address of it.
+    /// Kernel address of the ring.
     pub address: u64,
     pub tgid: u32,
     pub fd: Option<u32>,
@@ -128,32 +128,32 @@ pub struct Ring {
     pub posted: u32,
     /// Completions that the program has not reaped.
     pub unreaped: u32,
-    /// SQEs that the program has published and the kernel has not consumed.
+    /// SQEs that the program has queued and the kernel has not consumed.
     pub unsubmitted: u32,
-    /// DEFER_TASKRUN: task work waits for its thread.
+    /// With DEFER_TASKRUN, task work is pending for its thread.
     pub has_task_work: bool,
     /// The overflow list is not empty.
     pub has_overflowed: bool,
-    /// The only thread that may submit to it.
+    /// The only thread that may submit to the ring.
     pub submitter: Option<u32>,
     pub sq_thread: Option<u32>,
     pub sq_thread_asleep: bool,
-    /// `None`: the reading was not deep.
+    /// `None` if the reading was not deep.
     pub depth: Option<Depth>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Depth {
-    /// Requests in flight, if the ring makes no progress; `None`: this kernel does not count them.
+    /// Requests in flight if the ring makes no progress; `None` if this kernel does not count them.
     pub in_flight: Option<u32>,
     /// Completions in the overflow list.
     pub overflow_list: u32,
     /// Requests that wait for their file to become ready.
     pub armed: u32,
-    /// The first of them.
+    /// The first of the armed requests.
     pub requests: Vec<Request>,
     pub timeouts: u32,
-    /// CLOCK_MONOTONIC; `None`: none of this clock.
+    /// Earliest timeout in CLOCK_MONOTONIC; `None` if no timeout uses this clock.
     pub soonest_ns: Option<u64>,
 }
 
@@ -163,9 +163,9 @@ pub struct Request {
     pub user_data: u64,
     pub opcode: String,
     pub fd: i32,
-    /// The kernel's address of it.
+    /// Kernel address of the file.
     pub file: u64,
-    /// On the file; `None`: not known.
+    /// Reference count of the file; `None` if unknown.
     pub references: Option<u64>,
     pub is_fixed: bool,
 }
@@ -179,13 +179,13 @@ pub struct HeldSocket {
     pub unacknowledged: u32,
 }
 
-/// A socket in an epoll with EPOLLET from which a read took a part of what had arrived.
+/// A socket in an EPOLLET epoll from which a read took only part of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnreadSocket {
     pub tgid: u32,
     pub fd: u32,
     pub bytes: u32,
-    /// The kernel's address of the epoll.
+    /// Kernel address of the epoll.
     pub epoll: u64,
 }
 
@@ -193,26 +193,26 @@ pub struct UnreadSocket {
 pub struct Process {
     pub tgid: u32,
     pub tcp_sockets: u32,
-    /// Bios of its cgroup that blk-throttle (io.max) holds.
+    /// Bios of its cgroup throttled by blk-throttle (io.max).
     pub throttled_bios: u32,
-    /// Time for which its cgroup's CPU quota throttled it, summed over CPUs, since the cgroup's creation.
+    /// Total time for which its cgroup's CPU quota throttled it, summed over CPUs.
     pub quota_ns: u64,
 }
 
-/// Reads the state; each process needs a descriptor per kind of reading.
+/// Reads the state. Each process needs one descriptor per kind of reading.
 #[derive(Debug)]
 pub struct Reader {
-    /// By [`Reading`].
+    /// Indexed by [`Reading`].
     programs: [OwnedFd; 3],
     /// By PID in iotrail's namespace.
     links: BTreeMap<(u32, Reading), OwnedFd>,
-    /// Of all threads of the machine.
+    /// Iterator over all threads on the machine.
     survey: OwnedFd,
     bytes: Vec<u8>,
 }
 
 impl Reader {
-    /// Takes about 20 ms.
+    /// Loads the iterators, which takes about 20 ms.
     pub fn open() -> Result<Self> {
         support::quiet();
         let failed = |e: libbpf_rs::Error| {
@@ -239,12 +239,12 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Addresses that identify rings and sockets among files; 0: this process may have none.
+    /// f_op addresses of rings and sockets; 0 if this process may not create them.
     fn operations(&mut self, own: &OwnedFd) -> [u64; 2] {
         let mut parameters = [0u64; 15];
-        // SAFETY: the parameters are as long as struct io_uring_params, 120 bytes, all of them zero.
+        // SAFETY: the parameters are as long as struct io_uring_params (120 bytes) and all zero.
         let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) };
-        // SAFETY: a new descriptor that nothing else owns.
+        // SAFETY: a new descriptor; nothing else owns it.
         let ring = (ring >= 0).then(|| unsafe { OwnedFd::from_raw_fd(ring as i32) });
         let socket = TcpListener::bind("127.0.0.1:0").ok();
         self.bytes.clear();
@@ -260,7 +260,7 @@ impl Reader {
         [of(ring.map(|r| r.as_raw_fd())), of(socket.map(|s| s.as_raw_fd()))].map(Option::unwrap_or_default)
     }
 
-    /// Processes by PID in iotrail's namespace.
+    /// Reads the processes with these PIDs in iotrail's namespace.
     pub fn read(&mut self, processes: &[(u32, Reading)]) -> Snapshot {
         let began = clock::of_this_thread();
         self.bytes.clear();
@@ -288,7 +288,7 @@ impl Reader {
         self.links.retain(|(pid, _), _| processes(*pid));
     }
 
-    /// All threads of the machine, by IDs of the initial namespace.
+    /// Reads all threads on the machine, with IDs of the initial namespace.
     pub fn survey(&mut self) -> std::io::Result<Vec<SurveyedThread>> {
         self.bytes.clear();
         collect(&self.survey, &mut self.bytes)?;
@@ -306,30 +306,30 @@ impl Reader {
     }
 }
 
-/// `None`: all threads of the machine.
+/// `None`: all threads on the machine.
 fn link(program: &OwnedFd, pid: Option<u32>) -> std::io::Result<OwnedFd> {
     let mut info = bpf_iter_link_info::default();
     info.task.pid = pid.unwrap_or(0);
     let mut options = bpf_link_create_opts { sz: size_of::<bpf_link_create_opts>() as _, ..Default::default() };
     options.iter_info = &mut info;
     options.iter_info_len = size_of::<bpf_iter_link_info>() as u32;
-    // SAFETY: a program that is loaded, and options that outlive the call.
+    // SAFETY: the program is loaded, and the options outlive the call.
     let link = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, BPF_TRACE_ITER, &options) };
     if link < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nothing else owns.
+    // SAFETY: a new descriptor; nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }
 
 /// All output of one run of the iterator.
 fn collect(link: &OwnedFd, bytes: &mut Vec<u8>) -> std::io::Result<()> {
-    // SAFETY: of a link, which is open.
+    // SAFETY: the link is open.
     let iterator = unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
     if iterator < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor that nothing else owns.
+    // SAFETY: a new descriptor; nothing else owns it.
     let mut file = unsafe { File::from_raw_fd(iterator) };
     let mut part = [0; 32 << 10];
     loop {
@@ -445,7 +445,7 @@ fn depth(d: &types::snapshot_depth, requests: Vec<Request>) -> Depth {
     }
 }
 
-/// A ring is found through its descriptor, and through each thread that entered it.
+/// A ring is found through its descriptor and through each thread that entered it, so duplicates are dropped.
 fn take_ring(rings: &mut Vec<Ring>, r: types::snapshot_ring) {
     let fd = u32::try_from(r.fd).ok();
     if let Some(known) = rings.iter_mut().find(|known| known.address == r.ring) {
@@ -453,7 +453,7 @@ fn take_ring(rings: &mut Vec<Ring>, r: types::snapshot_ring) {
         return;
     }
     let nonzero = |n: u32| (n != 0).then_some(n);
-    // Both ends change meanwhile, and a program may write any value there.
+    // Both indices change concurrently, and the program may write any value.
     let within = |ahead: u32, behind: u32, entries: u32| Some(ahead.wrapping_sub(behind)).filter(|n| *n <= entries);
     rings.push(Ring {
         address: r.ring,
@@ -475,12 +475,13 @@ fn take_ring(rings: &mut Vec<Ring>, r: types::snapshot_ring) {
     });
 }
 
-/// The reason why a thread sleeps, by its kernel stack, innermost address first; `None`: the stack is empty, or symbols are hidden.
+/// Why a thread sleeps, from its kernel stack (innermost address first); `None` if the stack is empty or symbols are
+/// hidden.
 pub fn reason(stack: &[u64]) -> Option<Reason> {
     sleep::reason(&functions(stack))
 }
 
-/// The functions on a kernel stack, innermost first; empty: symbols are hidden.
+/// Functions on a kernel stack, innermost first; empty if symbols are hidden.
 pub fn functions(stack: &[u64]) -> Vec<&'static str> {
     let symbols = Symbols::of_this_kernel();
     stack.iter().filter_map(|address| symbols?.caller(*address)).collect()

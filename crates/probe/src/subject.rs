@@ -3,23 +3,23 @@
 use crate::choice::Choice;
 use crate::role::Role;
 
-/// How the traced process's completions can be observed.
+/// How the completions of the traced process can be observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interface {
     IoUring {
-        /// A ring may be polled (`iopoll`): costs a read per completion.
+        /// Whether a ring may use `iopoll`; the check costs one memory read per completion.
         iopoll: bool,
     },
-    /// Native aio: by the end of direct I/O.
+    /// Native aio, by the end of direct I/O.
     Aio,
-    /// io_uring, native aio and POSIX AIO, in an unknown program.
+    /// io_uring, native aio and POSIX AIO of an unknown program.
     Any,
-    /// The submitting thread's own pread and pwrite calls.
+    /// pread and pwrite calls of the submitting thread itself.
     OwnCalls,
     /// pread and pwrite calls of helper threads (glibc's POSIX AIO).
     HelperCalls,
-    /// No completions: the kernel reports readiness, and the program makes its own calls (epoll). Interrupts, switches and
-    /// IPIs are counted.
+    /// No completions: the kernel reports readiness (epoll), and the program makes the calls itself. Interrupts,
+    /// switches and IPIs are counted.
     Readiness,
 }
 
@@ -45,12 +45,12 @@ pub enum Scope {
     /// One process, without a call of [`crate::watch::Watch::follow`].
     Process {
         tgid: u32,
-        /// The thread of it that is not traced; 0: all are.
+        /// Its thread that is not traced; 0: all threads are traced.
         unwatched_tid: u32,
     },
-    /// This process, without the thread that opens the watch.
+    /// This process, except the thread that opens the watch.
     OtherThreads,
-    /// The processes named by [`crate::watch::Watch::follow`], and their later children.
+    /// Processes passed to [`crate::watch::Watch::follow`], and their later children.
     Followed,
     /// Every process that uses io_uring, native aio or POSIX AIO.
     Everyone,
@@ -60,9 +60,10 @@ pub enum Scope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Follow {
     pub choice: Choice,
-    /// Power of two, at least a page; it must have space for all requests that end between two calls of [`crate::watch::Watch::trails`].
+    /// Power of two, at least one page. Must hold all requests that complete between two calls of
+    /// [`crate::watch::Watch::trails`].
     pub ring_bytes: u32,
-    /// User stacks of the program's call sites are sampled.
+    /// Sample user stacks of the program's call sites.
     pub stacks: bool,
 }
 
@@ -71,12 +72,12 @@ pub struct Follow {
 pub struct Subject {
     pub who: Scope,
     pub interface: Interface,
-    /// Interrupt lines of the target's completions.
+    /// Interrupt lines that end the target's I/O.
     pub target_irqs: Vec<u32>,
-    /// Counts by ring and opcode, and traces requests; `None`: neither.
+    /// Count by ring and opcode, and trace requests; `None`: neither.
     pub follow: Option<Follow>,
-    /// The program on native aio's submission is attached once a traced process has a context.
+    /// Attach the program on native aio's submission only when a traced process has a context.
     pub aio_awaited: bool,
-    /// Times interrupts, by line and CPU: two clock reads per interrupt.
+    /// Time the interrupts by line and CPU: two clock reads per interrupt.
     pub spans_timed: bool,
 }

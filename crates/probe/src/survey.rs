@@ -1,4 +1,4 @@
-//! Tries each program separately on this kernel: it loads, the kernel lacks its feature, or refuses it.
+//! Tries each program separately on this kernel: it loads, the kernel lacks its feature, or the kernel refuses it.
 
 use std::mem::MaybeUninit;
 
@@ -10,14 +10,14 @@ use super::profile_skel::ProfileSkelBuilder;
 use super::skel::{IotrailSkelBuilder, OpenIotrailSkel};
 use super::support::{Facts, Program, quiet, refusal};
 
-/// The programs that sample the CPU (`--profile`), a separate object: name, purpose, lost information.
+/// The programs that sample the CPU (`--profile`), a separate object: name, purpose, and information lost without them.
 const SAMPLING: [(&str, &str, &str); 3] = [
     ("profile_sample", "samples of what the CPUs run", "where the CPU goes (--profile)"),
     ("profile_idle", "samples of idle CPUs", "where the CPU goes, sampled by time"),
     ("profile_timers", "which timers are the samples' own", "where the CPU goes, sampled by time"),
 ];
 
-/// One program, tried separately.
+/// Result of trying one program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramCheck {
     pub name: &'static str,
@@ -28,7 +28,7 @@ pub struct ProgramCheck {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     Loads,
-    /// `refused`: the kernel has the feature, but does not load the program.
+    /// `refused`: the kernel has the feature but does not load the program.
     Missing {
         refused: bool,
         why: String,
@@ -37,7 +37,7 @@ pub enum State {
     },
 }
 
-/// Loads and unloads each program for this kernel separately: about 20 ms each.
+/// Loads and unloads each program for this kernel separately: about 20 ms per program.
 pub fn survey() -> Vec<ProgramCheck> {
     quiet();
     let facts = Facts::of_this_kernel();
@@ -69,7 +69,7 @@ pub fn survey() -> Vec<ProgramCheck> {
         .collect()
 }
 
-/// On a function.
+/// Tries a function program.
 fn try_function(facts: &Facts, f: &'static function::Program) -> ProgramCheck {
     let missing = |why: String, restore: &str| {
         let state = State::Missing { refused: false, why, lost: f.lost, restore: restore.into() };
@@ -96,12 +96,13 @@ fn tried(name: &'static str, purpose: &'static str, lost: &'static str, how: lib
     ProgramCheck { name, purpose, state }
 }
 
-/// As in `trace`: programs that trace requests are larger than those that only count, and may exceed a verifier's limit.
+/// Configures the object as for `trace`: programs that trace requests are larger than those that only count, and may
+/// exceed a verifier limit.
 fn follows(open: &mut OpenIotrailSkel<'_>) {
     open.maps.rodata_data.as_deref_mut().expect("the object has constants").following = true;
 }
 
-/// One program of an object.
+/// Loads one program of an object.
 fn try_load<S: Default + for<'o> SkelBuilder<'o>>(
     name: &str,
     function: Option<&function::Chosen>,

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The saved registers of the current interrupt, of each CPU.
+/// Per-CPU pointer to the saved registers of the current interrupt.
 pub const IRQ_REGS: &str = "__irq_regs";
-/// Base addresses of each CPU's per-CPU data.
+/// Offsets of each CPU's per-CPU data.
 pub const PER_CPU_OFFSETS: &str = "__per_cpu_offset";
 
-/// Function symbols of the kernel, sorted by address: 100,000 to 300,000, about 10 MiB, 30 ms to read.
+/// Kernel function symbols, sorted by address: 100,000 to 300,000, about 10 MiB, 30 ms to read.
 #[derive(Debug)]
 pub struct Symbols {
     addresses: Vec<u64>,
@@ -62,7 +62,8 @@ impl Symbols {
         Some(&self.names[after.checked_sub(1)?])
     }
 
-    /// The function of a return address. If the call is the last instruction of its function, the return address is one past its end.
+    /// The function of a return address. If the call is a function's last instruction, its return address is one past
+    /// the function's end.
     pub fn caller(&self, return_address: u64) -> Option<&str> {
         self.function(return_address.checked_sub(1)?)
     }
@@ -71,12 +72,12 @@ impl Symbols {
         self.position(name).map(|i| self.addresses[i])
     }
 
-    /// Of the data symbols named above; `None` if the kernel has only function symbols.
+    /// Address of a data symbol named above; `None` if the kernel has only function symbols.
     pub fn data(&self, name: &str) -> Option<u64> {
         self.data.iter().find(|(known, _)| *known == name).map(|(_, address)| *address)
     }
 
-    /// The start of the function, and its bytes up to the next symbol. A compiler-made copy replaces it if only the copy
+    /// Start of the function, and its length up to the next symbol. Falls back to a compiler-made copy if only the copy
     /// exists.
     pub fn extent(&self, name: &str) -> Option<(u64, u64)> {
         let at = self.position(name).or_else(|| self.only_copy(name))?;
@@ -89,7 +90,8 @@ impl Symbols {
         self.names.iter().position(|n| **n == *name)
     }
 
-    /// Compilers name it `name.isra.0`, `name.constprop.0`. `name.part.0` and `name.cold` are fragments, called from the remaining function.
+    /// Compilers name a copy `name.isra.0` or `name.constprop.0`. `name.part.0` and `name.cold` are fragments that the
+    /// function itself calls.
     fn only_copy(&self, name: &str) -> Option<usize> {
         let is_copy = |n: &str| {
             let after = n.strip_prefix(name).filter(|after| after.starts_with('.'));
@@ -111,7 +113,7 @@ mod tests {
     fn a_symbol_is_found_by_address_and_by_name() {
         let s = Symbols::parse(TEXT).unwrap();
         assert_eq!(s.function(0xffffffff81000e35), Some("asm_sysvec_reschedule_ipi"));
-        // A return address at the next function's first byte still belongs to the caller.
+        // A return address at the next function's start still belongs to the caller.
         assert_eq!(s.caller(0xffffffff81000e30), Some("asm_sysvec_apic_timer_interrupt"));
         assert_eq!(s.address("task_work_add"), Some(0xffffffff81389990));
         assert_eq!([IRQ_REGS, PER_CPU_OFFSETS].map(|name| s.data(name)), [Some(0xffffffff82000008), None]);

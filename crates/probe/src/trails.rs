@@ -1,4 +1,4 @@
-//! Traced requests from the programs' records, decoded.
+//! Decodes traced requests from the programs' records.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -44,40 +44,40 @@ pub(super) struct RequestTraces {
     reaped: Rc<RefCell<VecDeque<types::reaped>>>,
     unregistered: Rc<RefCell<Vec<types::unregistered>>>,
     ended: Rc<RefCell<Ended>>,
-    /// Some of the requests that the kernel ended with their ring,
+    /// Some of the requests that the kernel ended with their ring.
     abandoned: RefCell<Vec<types::trail>>,
-    /// and their number.
+    /// Their total number.
     all_abandoned: Cell<u64>,
-    /// Requests whose completion found the queue full.
+    /// Requests whose completion found the CQ full.
     overflowed: RefCell<Vec<RequestTrace>>,
     sq_ended: Rc<RefCell<Vec<types::sq_ended>>>,
     file_names: Rc<RefCell<Vec<types::file_name>>>,
     stays: Rc<RefCell<Vec<types::stay>>>,
     user_stacks: Rc<RefCell<Vec<UserStack>>>,
-    /// Actions of the traced requests' call sites, by stack and opcode.
+    /// Call-site sums of the traced requests, by stack and opcode.
     sites: RefCell<BTreeMap<(u64, u16), SiteSum>>,
 }
 
-/// Maximum records in memory: a busy program refills the ring buffer while it is read.
+/// Maximum number of records in memory: a busy program refills the ring buffer while it is read.
 const BATCH: usize = 1024;
 
-/// Maximum number kept.
+/// Maximum number of kept abandoned requests.
 const ABANDONED: usize = 4096;
 
-/// Some exited processes with their names; and the number of further ones.
+/// Names of exited processes, and the number of those without a kept name.
 #[derive(Default)]
 struct Ended {
     named: BTreeMap<u32, types::ended>,
     more: u64,
 }
 
-/// Maximum exited processes with kept names.
+/// Maximum number of kept names.
 const NAMED: usize = 4096;
 
 impl Ended {
     fn take(&mut self, process: types::ended) {
         if self.named.len() < NAMED || self.named.contains_key(&process.tgid) {
-            // If a PID was reused, the name of the earlier process is lost.
+            // If a PID is reused, the earlier process's name is lost.
             self.more += u64::from(self.named.insert(process.tgid, process).is_some());
         } else {
             self.more += 1;
@@ -98,7 +98,7 @@ impl RequestTraces {
         let user_stacks = Rc::new(RefCell::new(vec![]));
         let stacks = Rc::clone(&user_stacks);
         builder.add(map, move |record| {
-            // The kinds of record differ in size.
+            // The record's size identifies its kind.
             match record.len() {
                 REAPED => others.borrow_mut().push_back(read(record)),
                 ENDED => processes.borrow_mut().take(read(record)),
@@ -129,7 +129,7 @@ impl RequestTraces {
         })
     }
 
-    /// The last requests of a traced span: completed, without a later run.
+    /// Takes the last requests of a trace, which completed without a later run.
     pub(super) fn leave(&self, waiting: Vec<types::trail>) {
         self.arrived.borrow_mut().extend(waiting.into_iter().map(|mut trail| {
             if trail.carrier != types::carrier::BY_SQPOLL {
@@ -139,12 +139,12 @@ impl RequestTraces {
         }));
     }
 
-    /// Reads records from the ring buffer. Returns whether there may be more.
+    /// Reads a batch of records from the ring buffer. Returns whether there may be more.
     pub(super) fn read_batch(&self) -> Result<bool> {
         Ok(self.consume_at_most(BATCH)? == BATCH)
     }
 
-    /// Passes on the requests that were read, in the order of arrival.
+    /// Passes the requests read so far to `each`, in order of arrival.
     pub(super) fn take(&self, words: &Words<'_>, each: &mut dyn FnMut(RequestTrace)) {
         loop {
             let Some(raw) = self.arrived.borrow_mut().pop_front() else { return };
@@ -170,7 +170,7 @@ impl RequestTraces {
         }
     }
 
-    /// The requests that the kernel ended with their ring: some of them, and how many there were.
+    /// Requests that the kernel ended with their ring: some of them, and their number.
     pub(super) fn abandoned(&self) -> Result<(Vec<types::trail>, u64)> {
         self.consume()?;
         self.arrived.borrow_mut().retain(|raw| {
@@ -187,7 +187,7 @@ impl RequestTraces {
         self.consume_at_most(usize::MAX >> 1).map(drop)
     }
 
-    /// The number of records that arrived.
+    /// Returns the number of records read.
     fn consume_at_most(&self, most: usize) -> Result<usize> {
         let read = self.ring.consume_raw_n(most);
         usize::try_from(read).map_err(|_| {
@@ -196,7 +196,7 @@ impl RequestTraces {
         })
     }
 
-    /// The traced processes that have exited so far, and the number of further ones.
+    /// The traced processes that have exited so far, and the number of those without a name.
     pub(super) fn ended(&self) -> Result<(Vec<Process>, u64)> {
         self.consume()?;
         let ended = self.ended.borrow();
@@ -205,7 +205,7 @@ impl RequestTraces {
         Ok((named.collect(), ended.more))
     }
 
-    /// The SQPOLL threads that had exited then, since the last call.
+    /// SQPOLL threads in the records read since the last call.
     pub(super) fn take_ended_sq_threads(&self) -> Vec<EndedSqThread> {
         let of = |e: types::sq_ended| EndedSqThread {
             tgid: e.tgid,
@@ -218,28 +218,28 @@ impl RequestTraces {
         self.sq_ended.take().into_iter().map(of).collect()
     }
 
-    /// Requests whose completion found the queue full, as far as [`take`](Self::take) has met with them.
+    /// Requests whose completion found the CQ full, as far as [`take`](Self::take) has read them.
     pub(super) fn take_overflowed(&self) -> Vec<RequestTrace> {
         self.overflowed.take()
     }
 
-    /// The rings' buffers that were unregistered, since the last call.
+    /// Rings whose buffers were unregistered since the last call.
     pub(super) fn take_unregistered(&self) -> Vec<Unregistered> {
         let of = |raw: types::unregistered| Unregistered { ring: raw.ring, ns: raw.ns };
         self.unregistered.take().into_iter().map(of).collect()
     }
 
-    /// The names of files that had arrived then, since the last call.
+    /// File names in the records read since the last call.
     pub(super) fn take_file_names(&self) -> Vec<LastName> {
         self.file_names.take().iter().map(files::last_name).collect()
     }
 
-    /// The user stacks that had arrived then, since the last call.
+    /// User stacks in the records read since the last call.
     pub(super) fn take_user_stacks(&self) -> Vec<UserStack> {
         self.user_stacks.take()
     }
 
-    /// Actions of the call sites of the requests passed on so far.
+    /// Call-site sums of the requests passed on so far.
     pub(super) fn sites(&self) -> Sites {
         let of = |(&(stack, number), sum): (&(u64, u16), &SiteSum)| {
             ((stack, SiteAction::Submits(opcode(number.into()))), *sum)
@@ -247,7 +247,7 @@ impl RequestTraces {
         self.sites.borrow().iter().map(of).collect()
     }
 
-    /// The same for completions that were sampled in the completion queue.
+    /// Completions sampled in the CQ, from the records read since the last call.
     pub(super) fn take_stays(&self) -> impl Iterator<Item = CqResidence> {
         self.stays.take().into_iter().map(|raw| CqResidence {
             ring: (raw.ring != counted::OTHERS).then_some(raw.ring),
@@ -268,7 +268,7 @@ impl RequestTraces {
         let entries =
             (0..queue.count).map(|i| &queue.entries[(queue.first.wrapping_add(i) as usize) % queue.entries.len()]);
         self.stays.borrow_mut().extend(entries.map(|l| {
-            // As backlog_leaves in reap.h.
+            // As in backlog_leaves (reap.h).
             let past = |end: u32| (end.wrapping_sub(l.end) as i32) > 0;
             types::stay {
                 posted_ns: l.posted_ns,
@@ -290,7 +290,7 @@ impl RequestTraces {
         }));
     }
 
-    /// The same of requests of contexts that had arrived then.
+    /// Requests of contexts in the records read since the last call.
     pub(super) fn take_reaped(&self, each: &mut dyn FnMut(Reaped)) {
         for raw in self.reaped.take() {
             each(Reaped {
@@ -360,7 +360,7 @@ impl Words<'_> {
             }
             _ => None,
         };
-        // An earlier wake-up does not belong to this completion.
+        // A wake-up before that time does not belong to this completion.
         let to_deliver_ns = raw.ready_ns.max(raw.ended_ns);
         let woken_for_it = raw.woken_ns >= to_deliver_ns && to_deliver_ns != 0 && raw.woken_ns <= raw.posted_ns;
         let wake = (woken_for_it && matches!(meanwhile, Some(Meanwhile::Sleeping { .. } | Meanwhile::Runnable { .. })))

@@ -1,4 +1,4 @@
-//! Carriers as delivery paths of the measurement.
+//! Delivery paths in the record's form.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use iotrail_path::delivery::Carrier;
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::waker::Line;
 
-/// Carriers as delivery paths of the measurement, the most frequent first.
+/// Delivery paths with their counts, most frequent first.
 pub(super) fn vehicles(carriers: Vec<(Carrier, u64)>) -> Vec<DeliveryPathCount> {
     let mut by_vehicle = BTreeMap::new();
     for (carrier, count) in carriers.into_iter().filter(|(_, count)| *count > 0) {
@@ -32,8 +32,8 @@ pub(super) fn vehicles(carriers: Vec<(Carrier, u64)>) -> Vec<DeliveryPathCount> 
     vehicles
 }
 
-/// glibc's threads complete POSIX AIO, except requests that aio_cancel removes from their queue: these end immediately with ECANCELED, which no
-/// system call of the threads returns.
+/// glibc's threads complete POSIX AIO. Requests that aio_cancel removes from their queue complete immediately with
+/// ECANCELED, without a system call.
 pub(super) fn posix_carriers(counted: &Counted) -> [(Carrier, u64); 2] {
     let opcodes = opcode::POSIX_AIO_OPCODES..opcode::INVALID_OPCODE;
     let all: u64 = counted.ops.range(opcodes.clone()).map(|(_, op)| op.completions).sum();
@@ -42,7 +42,7 @@ pub(super) fn posix_carriers(counted: &Counted) -> [(Carrier, u64); 2] {
     [(Carrier::HelperThread, all.saturating_sub(cancelled)), (Carrier::Cancelled, cancelled)]
 }
 
-/// Of all observed completions.
+/// Delivery paths of all observed completions.
 pub(super) fn of_all(
     raw: &Raw,
     subject: &Subject,
@@ -52,7 +52,7 @@ pub(super) fn of_all(
     let sum = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().map(f).sum::<u64>();
     let counted = || raw.rings.iter().map(|r| &r.counted).chain([&raw.forgotten]);
     let rings = |f: fn(&types::ring_count) -> u64| counted().map(|c| f(&c.ring)).sum::<u64>();
-    // Completions still pending when the load is idle came without a run: inline.
+    // Completions that are pending while the load is idle were posted inline, without a run.
     let mut carriers: Vec<(Carrier, u64)> = vec![
         (Carrier::Inline, sum(|s| s.inlined) + rings(|r| r.inlined) + sum(|s| s.pending) + raw.parked),
         (Carrier::SqpollThread, sum(|s| s.sqpoll) + rings(|r| r.sqpoll)),

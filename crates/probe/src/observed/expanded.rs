@@ -1,4 +1,4 @@
-//! Counts observed in windows, expanded to the time between them.
+//! Extrapolates counts from windows to the time between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use super::readout::Raw;
 use crate::counted::{Counted, RawRing};
 use crate::skel::types;
 
-/// Combines two numbers of one key; 0 if missing.
+/// Combines two values of one key; a missing value is 0.
 type Combine<'a> = &'a dyn Fn(u64, u64) -> u64;
 
 impl Raw {
-    /// Counts of completely observed spans are kept; the others are multiplied by `factor`, except failures.
+    /// Keeps the counts of `whole` (completely traced time) and multiplies the others by `factor`, except failures.
     pub(crate) fn expand(&mut self, whole: &Raw, factor: f64) {
         let seen: Vec<Counted> = self.rings.iter().map(|ring| ring.counted.clone()).collect();
         self.combine(whole, &|all, whole| whole + (all.saturating_sub(whole) as f64 * factor).round() as u64);
@@ -25,7 +25,7 @@ impl Raw {
         self.combine(more, &u64::wrapping_add);
     }
 
-    /// The counts. Outcomes of single requests are not changed.
+    /// Combines the counters. Outcomes of single requests are unchanged.
     fn combine(&mut self, other: &Raw, of: Combine<'_>) {
         self.slots.resize(self.slots.len().max(other.slots.len()), types::cpu_slot::default());
         let none = types::cpu_slot::default();
@@ -61,7 +61,7 @@ impl Raw {
     }
 }
 
-/// Combines each of `own`, and `empty` for keys that only `other` has, with the one of the same key.
+/// Combines each entry of `own` with the one in `other` with the same key. Keys only in `other` start from `empty`.
 fn by_key<T, K: Ord>(
     own: &mut Vec<T>,
     other: &[T],

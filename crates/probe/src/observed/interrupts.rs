@@ -52,7 +52,7 @@ pub(super) fn returns(
         };
         let line = key.line.checked_sub(1).map(line).and_then(|l| l.name);
         let entry = entry::of(symbols.caller(key.entry), Some(&fired), line.as_deref());
-        // An interrupt inside another one's softirq, or inside a page fault, has the entry of that one.
+        // An interrupt within a softirq or page fault shares that entry.
         let own = entry::of(None, Some(&fired), line.as_deref());
         if let Some(entry) = entry.filter(|e| Some(e) == own.as_ref()) {
             *by_cause.entry(cause(&entry)).or_insert(0) += count;
@@ -61,17 +61,18 @@ pub(super) fn returns(
     Some(by_cause)
 }
 
-/// Interrupts in which I/O of the traced processes ended.
+/// Interrupts in which I/O of traced processes ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Credits {
-    /// The counts.
+    /// Observed number.
     pub seen: u64,
-    /// All of them, and their 95 % interval, if they were not counted all the time.
+    /// Estimated total with its 95 % interval, if the count is partial.
     pub estimate: Option<(f64, (f64, f64))>,
 }
 
 impl Credits {
-    /// The interrupts of a line, `credited` of the observed ones, and their interval; at most `count`. The attribution of lines adds a binomial error.
+    /// Estimated interrupts of a line and their interval, from its `credited` share of the observed ones; at most
+    /// `count`. The share adds a binomial error.
     fn of_line(self, credited: u64, count: u64) -> (f64, Option<[f64; 2]>) {
         let (credited, most) = (credited as f64, count as f64);
         let Some((all, (lo, hi))) = self.estimate else { return (credited, None) };
@@ -87,8 +88,8 @@ impl Credits {
     }
 }
 
-/// The target's lines, those of the program's I/O, and interrupts of a traced thread. `credits`: `None`:
-/// unknown whose they were.
+/// Interrupts by line: the target's, those that ended the program's I/O, and those that interrupted a traced thread.
+/// `credits`: `None` if interrupts cannot be attributed.
 pub(super) fn interrupts(
     raw: &Raw,
     subject: &Subject,
@@ -120,7 +121,7 @@ pub(super) fn interrupts(
         .map(|((vector, cpu), (name, types::irq_count { count, on_watched, credited, spent_ns, threaded }))| {
             let of_line = credits.filter(|_| vector.parse::<u32>().is_ok()).map(|c| c.of_line(credited, count));
             Interrupt {
-                // Only the handlers of lines are timed, and end I/O. Interrupt threads are not timed.
+                // Only line handlers are timed and end I/O. IRQ threads are not timed.
                 spent_ns: Some(spent_ns)
                     .filter(|_| subject.spans_timed && threaded == 0 && vector.parse::<u32>().is_ok()),
                 credited: of_line.map(|(estimate, _)| estimate.round() as u64),
@@ -136,7 +137,7 @@ pub(super) fn interrupts(
         .collect()
 }
 
-/// Programs needed to attribute the I/O that ended in a device's interrupt.
+/// Programs without which device interrupts cannot be attributed.
 const CREDITS: [&str; 6] = [
     "interrupt_handler_entry",
     "interrupt_handler_exit",
@@ -146,17 +147,17 @@ const CREDITS: [&str; 6] = [
     "credit_block",
 ];
 
-/// Interrupts of devices in which I/O of a traced process ended.
+/// Number of device interrupts in which I/O of a traced process ended.
 pub(super) fn credited(raw: &Raw) -> u64 {
     raw.irqs.iter().map(|(.., n)| n.credited).sum()
 }
 
-/// Whether the programs can attribute interrupts. Devices on Hyper-V's bus do not interrupt by lines.
+/// Whether the attached programs can attribute interrupts. VMBus devices (Hyper-V) do not use interrupt lines.
 pub(super) fn tells_whose(plan: &Plan) -> bool {
     CREDITS.iter().all(|program| plan.attach.contains(program)) && !Facts::of_this_kernel().hyper_v
 }
 
-/// The target of a kick or a wake-up decides whether it belongs to a traced thread, whatever sent it.
+/// Number of reschedule IPIs for traced threads. The target of the kick or wake-up decides, whatever its sender.
 pub(super) fn resched_ipis(raw: &Raw) -> u64 {
     let for_watched = types::ipi_flag::IPI_RESCHED.0 | types::ipi_flag::IPI_FOR_WATCHED.0;
     raw.ipis.iter().filter(|(key, ..)| key.flags.0 & for_watched == for_watched).map(|(.., n)| n).sum()

@@ -1,4 +1,4 @@
-//! Missed events, and events without space.
+//! Missed events, and events that did not fit.
 
 use super::readout::Raw;
 use crate::function::same_as;
@@ -7,15 +7,15 @@ use crate::skel::types;
 use crate::subject::Subject;
 use iotrail_path::loss::Full;
 
-/// Programs whose counts are independent of completions, or that observe stages of traced requests: if they miss events, that count is too low,
+/// Whether a program only counts, or only observes stages of traced requests. If it misses events, a count is too low
 /// or a stage is unknown, but no delivery path is wrong.
 fn counts_only(program: &str) -> bool {
     ["interrupt_", "mode_page", "block_", "queue_", "credit_"].iter().any(|family| same_as(program).starts_with(family))
 }
 
-/// Losses that affect completions.
+/// Number of losses that affect completions.
 pub(crate) fn lost(raw: &Raw, subject: &Subject) -> u64 {
-    // If contexts are counted and there is none, the ends of direct I/O belonged to no traced process.
+    // If the trace found no context, the ends of direct I/O belonged to untraced processes.
     let idle = |program: &str| subject.follow.is_some() && !raw.native_aio && program.starts_with("aio_");
     let rests_on = |program: &str| !counts_only(program) && !idle(program);
     let missed = raw.misses.iter().filter(|(program, _)| rests_on(program)).map(|(_, events)| events);
@@ -23,7 +23,7 @@ pub(crate) fn lost(raw: &Raw, subject: &Subject) -> u64 {
     full.map(|(_, n)| n).sum::<u64>() + missed.sum::<u64>()
 }
 
-/// Events without space.
+/// Events that did not fit, by kind.
 pub(super) fn full(raw: &Raw) -> Vec<(Full, u64)> {
     use types::loss as l;
     let all = [
@@ -41,10 +41,10 @@ pub(super) fn full(raw: &Raw) -> Vec<(Full, u64)> {
     all.into_iter().map(|(loss, what)| (what, sum(loss))).filter(|(_, n)| *n > 0).collect()
 }
 
-/// Outcome of the requests selected for tracing.
+/// Outcomes of the requests selected for tracing.
 pub(super) fn of_followed(raw: &Raw) -> FollowLoss {
     let sum = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().map(f).sum::<u64>();
-    // Requests that the kernel did not accept may have been subtracted on another CPU.
+    // Rejected requests may have been subtracted on another CPU.
     let of_chosen = |f: fn(&types::cpu_slot) -> u64| raw.slots.iter().fold(0, |sum: u64, s| sum.wrapping_add(f(s)));
     FollowLoss {
         no_room: sum(|s| s.no_room),
@@ -55,7 +55,7 @@ pub(super) fn of_followed(raw: &Raw) -> FollowLoss {
         unreaped: raw.unreaped + sum(|s| s.unreaped),
         chosen: Chosen { whole: of_chosen(|s| s.chosen_whole), sampled: of_chosen(|s| s.chosen_sampled) },
         shared: sum(|s| s.shared.into()),
-        // The gap to the next one is drawn already.
+        // The gap to the next selected request is already included.
         sampled_from: sum(|s| s.gaps.saturating_sub(s.until_next.into())),
         came_later: of_chosen(|s| s.came_later),
     }

@@ -1,4 +1,4 @@
-//! The probes' counts, as types of the measurement.
+//! Converts the probes' counts to the types of the measurement.
 
 mod delivery_paths;
 mod expanded;
@@ -32,67 +32,67 @@ pub(super) use readout::Raw;
 use rings::{by_context, by_ring, others};
 use window_counts::CountIntervals;
 
-/// Counts of one traced span.
+/// Counts of one trace.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
-    /// Sums to `seen`.
+    /// The counts add up to `seen`.
     pub vehicles: Vec<DeliveryPathCount>,
     pub seen: u64,
     /// Losses that affect completions.
     pub lost: u64,
-    /// Events that single programs missed, by program; includes those of `lost`.
+    /// Events missed by each program, including the events in `lost`.
     pub missed: Vec<Missed>,
-    /// `None`: the program is not attached, or symbols are unreadable.
+    /// `None` if the program is not attached or symbols are hidden.
     pub kicks: Option<u64>,
     pub resched_ipis: Option<u64>,
-    /// Those in which I/O of a traced process ended (`credit.h`).
+    /// Device interrupts in which I/O of a traced process ended (`credit.h`).
     pub device_irqs: Option<u64>,
-    /// Interrupts of any device, for any process.
+    /// Device interrupts for all devices and processes.
     pub any_device_irqs: u64,
-    /// Returns to user mode by cause, without system calls.
+    /// Returns to user mode by cause, other than system-call exits.
     pub returns: Option<BTreeMap<&'static str, u64>>,
     pub context_switches: u64,
     /// `None` if the interface has no task work.
     pub task_work_runs: Option<u64>,
-    /// Task-work runs by the number of items they ran: (at least, runs).
+    /// Task work runs by number of items: (lower bound, runs).
     pub run_batches: Vec<(u64, u64)>,
-    /// Counted only if the load cannot count the system calls of its interface.
+    /// Counted only if the load cannot count its interface's system calls.
     pub syscalls: Option<u64>,
     pub interrupts: Vec<Interrupt>,
     pub ipis: Vec<Ipi>,
     pub programs: Vec<String>,
-    /// Page faults from user mode; `None`: the program is not attached.
+    /// Page faults from user mode; `None` if the program is not attached.
     pub page_faults: Option<u64>,
-    /// System calls other than io_uring_enter, of threads that submit; `None`: not counted.
+    /// System calls of submitting threads other than io_uring_enter; `None` if not counted.
     pub stray_calls: Option<u64>,
-    /// pread64 and pwrite64 calls; `None`: not counted.
+    /// pread64 and pwrite64 calls; `None` if not counted.
     pub pread_pwrite_calls: Option<u64>,
-    /// Requests of native aio whose submission was not observed from its start.
+    /// Native aio requests whose submission began unobserved.
     pub aio_unseen: u64,
-    /// By ring and opcode; empty unless the subject requests tracing.
+    /// By ring and opcode; empty unless requested.
     pub rings: Vec<RingCounts>,
-    /// The same of native and POSIX AIO.
+    /// The same for native and POSIX AIO.
     pub contexts: Vec<ContextCounts>,
     pub follow_loss: FollowLoss,
     /// Distinct io-wq worker threads that ran.
     pub iowq_workers: u64,
-    /// Maximum number of them alive at one time.
+    /// Maximum number of concurrent io-wq workers.
     pub iowq_most: u64,
     /// Traced processes.
     pub processes: Vec<Process>,
-    /// And this many more, without names.
+    /// Number of further traced processes, without names.
     pub more_processes: u64,
-    /// Sums of the rings and contexts beyond `rings` and `contexts`.
+    /// Sums of the rings and contexts beyond those listed.
     pub others: Vec<OtherCounts>,
-    /// The windows from which system calls and device interrupts are estimated; `None`: counted all the time.
+    /// Windows from which system calls and device interrupts are estimated; `None` if they were counted throughout.
     pub sampled_events: Option<SampledEvents>,
-    /// The 95 % intervals of the estimates among these numbers, by [`Sampled::name`].
+    /// 95 % intervals of estimated numbers, by [`Sampled::name`].
     pub intervals: BTreeMap<&'static str, (f64, f64)>,
-    /// Of the counts by ring, opcode and delivery path; empty: counted all the time.
+    /// Intervals of the counts by ring, opcode and delivery path; empty if they were counted throughout.
     pub count_intervals: CountIntervals,
-    /// Traced requests in flight at the end, the oldest first.
+    /// Traced requests in flight at the end, oldest first.
     pub open: Vec<OpenCounts>,
-    /// Losses for lack of space, by kind.
+    /// Events that did not fit, by kind.
     pub full: Vec<(Full, u64)>,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn observe(
     let credited = interrupts::credited(raw);
     let tells_whose = interrupts::tells_whose(plan) && symbols.is_some();
     let estimates = estimates(raw);
-    // The count, or the estimate if it was not counted all the time.
+    // The count, or its estimate if it was not counted throughout.
     let number = |sampled: Sampled, counted: Option<u64>| match raw.events(sampled) {
         None => counted,
         Some(_) => counted.and(estimates.get(sampled.name())).map(|(total, _)| total.round() as u64),
@@ -173,7 +173,7 @@ pub(super) fn observe(
 }
 
 impl Observed {
-    /// Counts estimated in windows of all programs, up to time `ns`.
+    /// Counts up to time `ns` that windows of all programs estimate.
     pub(super) fn sums(&self, ns: u64, completions: u64) -> Sums {
         let of = |sampled| match sampled {
             Sampled::Syscalls => self.syscalls,
@@ -190,7 +190,7 @@ impl Observed {
     }
 }
 
-/// The estimates with their intervals, at most the number of interrupts of any device. An estimate without an interval is unknown.
+/// Estimates and intervals, at most the interrupts of all devices. Without an interval, the number is unknown.
 fn estimates(raw: &Raw) -> BTreeMap<&'static str, (f64, (f64, f64))> {
     let any_irqs = any_device_irqs(raw) as f64;
     let estimate = |sampled: Sampled| {
@@ -202,7 +202,7 @@ fn estimates(raw: &Raw) -> BTreeMap<&'static str, (f64, (f64, f64))> {
     Sampled::ALL.into_iter().filter_map(estimate).collect()
 }
 
-/// Interrupts of any device and for any process: counted all the time.
+/// Interrupts of all devices and processes, counted throughout.
 fn any_device_irqs(raw: &Raw) -> u64 {
     raw.irqs.iter().map(|(.., n)| n.count).sum()
 }

@@ -8,7 +8,7 @@ use crate::skel::types;
 use crate::{files, opcode, trails};
 use iotrail_host::clock::monotonic_ns;
 
-/// By ring, opcode and the stage in which they wait.
+/// Counts by ring, opcode and the stage in which the requests wait.
 pub(super) fn open(trails: &[types::trail]) -> Vec<OpenCounts> {
     let now = monotonic_ns();
     let mut all: BTreeMap<_, OpenCounts> = BTreeMap::new();
@@ -29,7 +29,7 @@ pub(super) fn open(trails: &[types::trail]) -> Vec<OpenCounts> {
         open.requests += 1;
         open.estimated += u64::from(t.weight.max(1));
         open.multishot += u64::from(t.shots > 0);
-        // For requests that the kernel ended with their ring: until then.
+        // If the kernel ended the request with its ring, until that time.
         let until_ns = if t.posted_ns != 0 { t.posted_ns } else { now };
         let age_ns = until_ns.saturating_sub(t.submitted_ns);
         if age_ns >= open.oldest_ns {

@@ -12,36 +12,36 @@ use crate::skel::types;
 #[derive(Default, Clone)]
 pub(crate) struct Raw {
     pub slots: Vec<types::cpu_slot>,
-    /// Completions whose thread is off the CPU.
+    /// Pending completions of threads that are off the CPU.
     pub parked: u64,
-    /// Events dropped by the kernel's recursion guard, by program.
+    /// Events dropped by the kernel's recursion guard, per program.
     pub misses: BTreeMap<&'static str, u64>,
-    /// If requests are not traced; otherwise they are the rings'.
+    /// Delivery paths if requests are not traced; otherwise each ring has its own.
     pub deliveries: Vec<(types::delivery_key, u64)>,
     pub irqs: Vec<(u32, u32, types::irq_count)>,
     pub returns: Vec<(types::return_key, u64)>,
     pub ipis: Vec<(types::ipi_key, u64)>,
-    /// If requests are traced: each ring and context in the order of its number, then the sums of the others.
+    /// If requests are traced: rings and contexts by number, followed by the sums of the others.
     pub rings: Vec<RawRing>,
-    /// Of these, the ones that are reported among the others and stay in the maps, by number.
+    /// Rings reported among the others that stay in the maps, by number.
     pub among_others: Vec<(u32, Counted)>,
-    /// Of rings that are not in `rings`: reported before.
+    /// Counts of rings that were already reported and removed from `rings`.
     pub forgotten: Counted,
-    /// A context of native aio was found.
+    /// A native aio context was found.
     pub native_aio: bool,
     pub processes: Vec<Process>,
     pub more_processes: u64,
-    /// Traced requests in flight at the end, without those that request no completion.
+    /// Traced requests in flight at the end, except those with IOSQE_CQE_SKIP_SUCCESS.
     pub open: Vec<types::trail>,
-    /// Some programs were attached only a part of the time.
+    /// Windows of the costly programs, if these were attached only part of the time.
     pub sampled_events: Option<SampledEvents>,
-    /// All programs were, because they cost too much.
+    /// Windows of all programs, if the trace switched to windows because of its cost.
     pub light: Option<SampledEvents>,
-    /// Multiplied counts, and their factor.
+    /// Counts by window, if counts were extrapolated.
     pub window_counts: Option<(WindowCounts, Known)>,
-    /// Io-wq workers: created, and the maximum at one time.
+    /// io-wq workers: number created, and maximum at a time.
     pub workers: (u64, u64),
-    /// Traced requests without a completion at the end: those that request none, and the others.
+    /// Traced requests without a completion at the end: those with IOSQE_CQE_SKIP_SUCCESS, and others.
     pub skipped: u64,
     pub unfinished: u64,
     pub unreaped: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// The windows of an estimated number; `None`: counted all the time.
+    /// Windows from which a number is estimated; `None` if it was counted throughout.
     pub fn events(&self, sampled: Sampled) -> Option<&SampledEvents> {
         if sampled.is_costly() { self.sampled_events.as_ref() } else { self.light.as_ref() }
     }

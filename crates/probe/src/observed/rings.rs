@@ -1,4 +1,4 @@
-//! By ring and context, and sums of those without their own record.
+//! Counts by ring and context, and the sums of those without their own record.
 
 use super::delivery_paths::{posix_carriers, vehicles};
 use super::readout::Raw;
@@ -20,14 +20,14 @@ use iotrail_schema::uring;
 use iotrail_schema::waker::Line;
 use std::collections::BTreeMap;
 
-/// `REGISTER_OPS` of record.h.
+/// `REGISTER_OPS` in record.h.
 const REGISTER_OPS: u32 = 0x8000;
 
-/// This number of ticks is exact within 5 %.
+/// At this number of ticks or more, a duration is accurate to 5 %.
 const TICKS: u32 = 20;
 
-/// From the first to the last use of a ring; 0 is none. The 32-bit tick counter wraps around in 50 days or more. With fewer
-/// ticks it is the maximum: rates over it are not too high.
+/// Time from first to last use of a ring (0: never used). The 32-bit tick counter wraps after at least 50 days. With
+/// few ticks this is the upper bound, so that rates are not too high.
 fn active_ns(first: u32, last: u32, tick_hz: Option<u32>) -> Option<u64> {
     let ticks = last.wrapping_sub(first);
     let ticks = if ticks < TICKS { ticks + 1 } else { ticks };
@@ -95,12 +95,12 @@ pub(super) fn others(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) ->
     all.filter(|o| o.rings > 0 || !o.opcodes.is_empty() || !o.vehicles.is_empty()).collect()
 }
 
-/// Those with their own record, in the order of their numbers.
+/// Rings with their own record, by number.
 fn told(raw: &Raw) -> impl Iterator<Item = &RawRing> {
     raw.rings.iter().filter(|r| !r.is_others())
 }
 
-/// `None`: an io_uring.
+/// `None` for an io_uring instance.
 fn kind(ring: &RawRing) -> Option<ContextKind> {
     match ring.info.interface {
         types::interface::INTERFACE_AIO => Some(ContextKind::Libaio),
@@ -109,7 +109,7 @@ fn kind(ring: &RawRing) -> Option<ContextKind> {
     }
 }
 
-/// By delivery path: by task work, by other paths, and (native aio) completions that ended outside of both.
+/// Completions by delivery path: task work, other paths, and for native aio those that ended outside both.
 fn carried(ring: &RawRing, symbols: Option<&Symbols>, line: &dyn Fn(u32) -> Line) -> Vec<DeliveryPathCount> {
     let of = &ring.counted.ring;
     let mut carriers = vec![

@@ -1,4 +1,4 @@
-//! Counts of rings, opcodes and delivery paths by window: the intervals of counts expanded from windows.
+//! Counts of rings, opcodes and delivery paths per window, and the intervals of the totals extrapolated from them.
 
 use std::collections::BTreeMap;
 
@@ -7,47 +7,48 @@ use crate::rings::{OpcodeCounts, RingCounts};
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_stats::expansion::{self, Rest, Window};
 
-/// A count of one ring, or of all (`None`), by its position in the record: `requests`, `opcodes.read.bytes`, `vehicles.enter`.
+/// A count of one ring, or of all rings (`None`), by its path in the record: `requests`, `opcodes.read.bytes`,
+/// `vehicles.enter`.
 pub type Name = (Option<u32>, String);
 
-/// By name; `None`: too few windows.
+/// Intervals by name; `None` if there are too few windows.
 pub type CountIntervals = BTreeMap<Name, Option<(f64, f64)>>;
 
 type Counts = BTreeMap<Name, u64>;
 
-/// With more windows, neighbours are merged in pairs.
+/// If there are more windows, adjacent windows are merged in pairs.
 const MOST: usize = 256;
 
-/// Knowledge of the completions outside of windows.
+/// What is known about the completions outside the windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Known {
-    /// All are known, by the rings' own counters.
+    /// All are known from the rings' own counters.
     All,
-    /// All except those in this time at the end.
+    /// All except those in the last `end_ns`.
     UpTo { end_ns: u64 },
-    /// None: counts are expanded by time.
+    /// None: counts are extrapolated by time.
     Time,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct WindowCounts {
-    /// Up to now.
+    /// Total counts so far.
     so_far: Counts,
     whole: Counts,
     windows: Vec<Window>,
-    /// In each window; missing trailing values are 0.
+    /// Count per window; missing trailing values are 0.
     counts: BTreeMap<Name, Vec<u64>>,
 }
 
 impl WindowCounts {
-    /// Everything since the last call was counted.
+    /// Everything since the last call was traced completely.
     pub fn whole(&mut self, observed: &Observed) {
         for (name, n) in self.grown(observed) {
             *self.whole.entry(name).or_default() += n;
         }
     }
 
-    /// A window ends, with this duration and number of completions.
+    /// A window ended, with this duration and number of completions.
     pub fn window(&mut self, observed: &Observed, ns: u64, completions: u64) {
         if self.windows.len() == MOST {
             let pair = |w: &[Window]| Window {
@@ -76,7 +77,7 @@ impl WindowCounts {
         self.so_far.iter().filter_map(since).collect()
     }
 
-    /// The intervals of all estimates.
+    /// Intervals of all estimated counts.
     pub fn intervals(&self, observed: &Observed, rest: Rest, known: Known) -> CountIntervals {
         let of = |(name, estimate): (Name, u64)| {
             let (seen, none) = (self.so_far.get(&name).copied().unwrap_or(0), vec![]);
@@ -92,12 +93,12 @@ impl WindowCounts {
     }
 }
 
-/// One count of a trace that continued in windows.
+/// One count of a trace that continued with windows.
 #[derive(Debug, Clone, Copy)]
 pub struct WindowCount {
-    /// While everything was traced.
+    /// Count while everything was traced.
     pub whole: f64,
-    /// The same plus the windows.
+    /// The same plus the counts in the windows.
     pub seen: f64,
     pub estimate: f64,
 }
@@ -108,7 +109,7 @@ impl WindowCount {
         let stretched = match known {
             Known::All => 1.0,
             Known::UpTo { end_ns } => 1.0 + end_ns as f64 / rest.span,
-            // Outside of windows the program is faster.
+            // Outside the windows the program is not slowed by the probes.
             Known::Time => rest.slowed,
         };
         let mut rest = rest;
@@ -121,7 +122,7 @@ impl WindowCount {
     }
 }
 
-/// Counts that have intervals.
+/// The counts that have intervals.
 fn named(observed: &Observed) -> Counts {
     let mut counts = Counts::new();
     let mut add = |ring: Option<u32>, name: String, n: u64| *counts.entry((ring, name)).or_default() += n;
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
     use iotrail_schema::delivery_path::DeliveryPath;
 
-    /// Up to a point in time.
+    /// Counts after `reads` reads and `entered` io_uring_enter calls.
     fn observed(reads: u64, entered: u64) -> Observed {
         let opcode =
             OpcodeCounts { opcode: "read".into(), requests: reads, completions: reads, ..OpcodeCounts::default() };

@@ -1,4 +1,4 @@
-//! Facts about a kernel that are known before anything is loaded.
+//! Facts about the kernel that decide which programs it can load.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,42 +14,45 @@ use crate::posix_aio;
 use crate::symbols::Symbols;
 use iotrail_host::pid_namespace::own_number_in_proc;
 
-/// The path that libbpf uses.
+/// Paths in libbpf's order.
 pub(super) const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// A flag that every kernel since 6.0 has, in the same enumeration.
+/// A flag that every kernel since 6.0 has, in the same enum.
 pub(super) const MULTISHOT: &str = "REQ_F_APOLL_MULTISHOT";
 
 /// The kernel's own vectors with tracepoints (x86).
 const VECTORS: [&str; 6] =
     ["local_timer_", "reschedule_", "call_function_single_", "call_function_", "irq_work_", "x86_platform_ipi_"];
 
-/// Facts that are known before loading.
+/// Facts known before loading.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
-    /// Tracepoints with BTF arguments; `None`: the kernel has no readable BTF.
+    /// BTF tracepoints; `None` if the kernel's BTF is not readable.
     pub tracepoints: Option<BTreeSet<&'static str>>,
-    /// io_uring_complete passes the completion queue entry, since 6.17 (072d37b0cd66); before, its members.
+    /// io_uring_complete passes a CQE pointer, since 6.17 (072d37b0cd66); previously the CQE's members.
     pub completion_is_entry: bool,
-    /// One probe can be attached to many functions of a library (6.6, 89ae89f53d20).
+    /// One uprobe link can attach to many functions (6.6, 89ae89f53d20).
     pub uprobe_multi: bool,
-    /// The machine is a guest of Hyper-V: its timer's interrupt has no tracepoint.
+    /// A Hyper-V guest, whose timer interrupt has no tracepoint.
     pub hyper_v: bool,
-    /// The timer and IPIs have lines, as devices have, and IPIs `ipi_entry` (arm64); otherwise each has a vector with its own tracepoints.
+    /// The timer and IPIs have interrupt lines, as devices do, and IPIs have `ipi_entry` (arm64). Otherwise each has a
+    /// vector with its own tracepoints.
     pub lines_alone: bool,
-    /// REQ_F_… bits of requests with several completions; `None`: not found.
+    /// REQ_F_… bits of requests with several completions; `None` if not found.
     pub multishot_flags: Option<u64>,
-    /// The bit of a request that requested no completion and failed; `None`: not found.
+    /// Bit of a failed request with IOSQE_CQE_SKIP_SUCCESS; `None` if not found.
     pub skip_links_flag: Option<u64>,
-    /// The bit of a ring's `int_flags` that marks a drain; `None`: a separate member (7.3 has the bit, 6.18 not).
+    /// Bit in a ring's `int_flags` that marks a drain; `None` if the ring has a separate member (7.3 has the bit, 6.18
+    /// does not).
     pub drain_active_flag: Option<u64>,
-    /// Programs on tracepoints can be preempted: their guard is SRCU, not disabled preemption (7.3 has it, 6.18 not).
+    /// Tracepoint programs can be preempted, because SRCU protects them rather than disabled preemption (7.3; not
+    /// 6.18).
     pub preemptible: bool,
-    /// PREEMPT_RT: a thread allocates the entries of maps, and a running program cannot.
+    /// PREEMPT_RT: a thread allocates map entries, and programs cannot.
     pub realtime: bool,
-    /// The needed functions that the kernel has.
+    /// The required functions that the kernel has.
     pub functions: BTreeSet<&'static str>,
-    /// How they can be probed; `None`: not at all (lockdown, or a kernel without support).
+    /// Method of probing them; `None` if the kernel does not support it, or lockdown forbids it.
     pub way: Option<ProbeMethod>,
 }
 
@@ -65,7 +68,8 @@ impl Facts {
         let Ok(btf) = Btf::from_vmlinux() else { return Facts::default() };
         let there = |tp: &str| match tp {
             "aio_read" => own_number_in_proc().is_some_and(|us| !posix_aio::libraries(us).is_empty()),
-            // A system call's own tracepoint, with CONFIG_FTRACE_SYSCALLS; libbpf finds its ID in the same places.
+            // A single system call's tracepoint, with CONFIG_FTRACE_SYSCALLS. libbpf looks up its ID in the same
+            // places.
             _ if tp.starts_with("sys_enter_") => {
                 TRACEFS.iter().any(|tracefs| Path::new(tracefs).join("events/syscalls").join(tp).exists())
             }
@@ -79,7 +83,7 @@ impl Facts {
             .and_then(|pointer| pointer.next_type())
             .and_then(|function| FuncProto::try_from(function).ok())
             .map(|f| f.len());
-        // An enumeration of 64 bits if one of the flags needs them, otherwise of 32.
+        // The enum is 64-bit if one of its flags requires that, otherwise 32-bit.
         let value = |name: &str| {
             let is = |n: Option<&OsStr>| n.is_some_and(|n| n == name);
             let wide =
@@ -96,7 +100,7 @@ impl Facts {
             hyper_v: Path::new("/sys/bus/vmbus").exists(),
             functions: BTreeSet::new(),
             way: None,
-            // A context pointer precedes the tracepoint's own arguments.
+            // A context pointer precedes the tracepoint's arguments.
             completion_is_entry: arguments == Some(4),
             uprobe_multi: btf
                 .type_by_kind::<Enum<'_>>()
@@ -111,20 +115,21 @@ impl Facts {
         facts
     }
 
-    /// Whether the program is the one for this kernel, among those with the same purpose on different kernels.
+    /// Whether this is the variant of the program for this kernel.
     fn fits(&self, p: &Program) -> bool {
         let has = |tp: &str| self.tracepoints.as_ref().is_some_and(|all| all.contains(tp));
         match p.name {
             "posix_aio_called" => self.uprobe_multi,
             "interrupt_untraced_timer" => self.hyper_v,
             "interrupt_from_cpu_entry" | "interrupt_from_cpu_exit" => self.lines_alone,
-            // Since 6.4 all architectures share one. Older kernels of other architectures name it in their BTF as well, but it never fires.
+            // Shared by all architectures since 6.4. Older kernels of other architectures list it in BTF, but it never
+            // fires.
             "interrupt_ipi_raised" => self.lines_alone && !has("ipi_send_cpu") && has("ipi_raise"),
             "interrupt_ipi_send" => has("ipi_send_cpu") || !(self.lines_alone && has("ipi_raise")),
             _ if VECTORS.iter().any(|vector| p.tracepoint.starts_with(vector)) => !self.lines_alone,
-            // A kernel function replaces it.
+            // A kernel function's program replaces it.
             "mode_page_fault" => has("page_fault_user") || !self.lines_alone,
-            // It needs tracefs as well; without tracefs, the one on all system calls replaces it.
+            // Requires tracefs; otherwise the program on all system calls replaces it.
             "aio_submits" => has("sys_enter_io_submit") || !has("sys_enter"),
             "follow_complete" => self.completion_is_entry,
             "follow_complete_members" => !self.completion_is_entry,
@@ -135,23 +140,23 @@ impl Facts {
         }
     }
 
-    /// Whether a function's program reports events for which this kernel has no tracepoint.
+    /// Whether this kernel has no tracepoint for the events of a function program.
     pub(crate) fn fits_function(&self, f: &function::Program) -> bool {
         let there = |name: &&str| {
             let of = PROGRAMS.iter().find(|p| p.name == *name);
             of.is_some_and(|p| self.tracepoints.as_ref().is_some_and(|all| all.contains(p.tracepoint)))
         };
-        // The first one's tracepoint is missing; the others would count the same events again.
+        // Only if the first program's tracepoint is missing; otherwise events would be counted twice.
         !f.instead_of.first().is_some_and(there) && !f.unless.is_some_and(|other| self.functions.contains(other))
     }
 
-    /// The programs on functions for this kernel, if it allows probing them.
+    /// Function programs for this kernel, if it allows probing functions.
     pub(super) fn probed(&self) -> impl Iterator<Item = (&'static function::Program, function::Chosen)> {
         let fitting = FUNCTIONS.iter().filter(|f| self.fits_function(f));
         fitting.filter_map(|f| Some((f, function::chosen(f, &self.functions, self.way?)?)))
     }
 
-    /// The programs on tracepoints for this kernel, except those replaced by one on a function.
+    /// Tracepoint programs for this kernel, except those replaced by function programs.
     pub fn programs(&self) -> impl Iterator<Item = &'static Program> {
         let replaced: Vec<&str> = self.probed().flat_map(|(f, _)| f.instead_of).copied().collect();
         PROGRAMS.iter().filter(move |p| self.fits(p) && !replaced.contains(&p.name))

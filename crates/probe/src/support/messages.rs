@@ -1,4 +1,4 @@
-//! libbpf's own messages.
+//! Controls libbpf's messages.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,12 +7,13 @@ use iotrail_base::plain::say;
 
 static VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// Prints libbpf's messages, including the verifier's log, on standard error from now on.
+/// Prints libbpf's messages, including the verifier log, to standard error.
 pub fn be_verbose() {
     VERBOSE.store(true, Ordering::Relaxed);
 }
 
-/// libbpf's own messages give wrong advice in places (EPERM: "try ulimit -l"); iotrail's replace them, unless requested.
+/// Suppresses libbpf's messages, some of which give wrong advice (EPERM: "try ulimit -l"). iotrail prints its own
+/// unless libbpf's are requested.
 pub fn quiet() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {

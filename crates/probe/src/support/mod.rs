@@ -1,5 +1,5 @@
-//! The programs that a run needs, and those that this kernel can load: facts first, then a pure decision. `survey`
-//! tries each.
+//! Selects the programs that a run needs and this kernel can load, by a pure decision from facts. `survey` tries each
+//! program.
 
 mod facts;
 mod messages;

@@ -1,4 +1,4 @@
-//! The programs that a run attaches: a pure decision.
+//! Decides which programs a run attaches. Pure.
 
 use std::path::Path;
 
@@ -9,23 +9,23 @@ use crate::posix_aio;
 use crate::role::Role;
 use iotrail_host::procfs;
 
-/// The programs that a run attaches, or why it cannot.
+/// The programs that a run attaches.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub attach: Vec<&'static str>,
-    /// Of these, the ones that are attached to a kernel function.
+    /// Programs among them that are attached to kernel functions.
     pub functions: Vec<function::Chosen>,
-    /// Wanted but unavailable: the name and the lost information.
+    /// Names of unavailable optional programs, and the information lost without each.
     pub missing: Vec<(&'static str, &'static str)>,
 }
 
-/// Attachment point of a program: a tracepoint, or a kernel function.
+/// Attachment point of a program: a tracepoint or a kernel function.
 pub(crate) fn tracepoint(program: &'static str) -> &'static str {
     let function = || function::named(program).map(|f| f.functions[0]);
     PROGRAMS.iter().find(|p| p.name == program).map(|p| p.tracepoint).or_else(function).unwrap_or(program)
 }
 
-/// The pure decision: of the programs with these roles, which ones to load. An error names a required one that is unavailable.
+/// Selects the programs with these roles that the kernel can load. Fails if a required program is unavailable.
 pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
     let Some(tracepoints) = &facts.tracepoints else {
         return Err("the kernel has no readable BTF (/sys/kernel/btf/vmlinux)".into());
@@ -47,7 +47,7 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// Why a wanted program is unavailable, and the remedy: its tracepoint may only be hidden.
+/// Why an optional program is unavailable, and the remedy: its tracepoint may only be hidden.
 pub(crate) fn missing_why(name: &str) -> (String, &'static str) {
     let of_proc = [posix_aio::AT_ONCE, posix_aio::EACH].contains(&name);
     let of_tracefs = PROGRAMS.iter().any(|p| p.name == name && p.tracepoint.starts_with("sys_enter_"));

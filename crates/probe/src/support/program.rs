@@ -1,19 +1,19 @@
-//! The programs on tracepoints, and the information that is unknown without each.
+//! The tracepoint programs, and what is unknown without each.
 
 use crate::role::Role;
 
-/// One BPF program: its name in the object, its tracepoint (or a library's function), and the information that is unknown
+/// One BPF program: its name in the object, its tracepoint (or library function), and the information that is unknown
 /// without it.
 #[derive(Debug)]
 pub struct Program {
     pub name: &'static str,
     pub tracepoint: &'static str,
     pub role: Role,
-    /// Without it the role's results would be wrong, not only incomplete: the probes are refused.
+    /// Without it the role's results would be wrong, not just incomplete, so the run fails.
     pub required: bool,
     pub purpose: &'static str,
     pub lost: &'static str,
-    /// First kernel with the tracepoint, if it is later than the oldest supported one (6.1).
+    /// First kernel with the tracepoint, if newer than the oldest supported kernel (6.1).
     pub since: Option<&'static str>,
 }
 

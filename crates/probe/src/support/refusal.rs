@@ -1,4 +1,4 @@
-//! Text for a kernel's refusals.
+//! Error texts for loads that the kernel refuses.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -17,16 +17,17 @@ use iotrail_host::refusal::Circumstances;
 /// The kernel's BTF.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// Text for a kernel's refusal: the cause and the remedy. One text per cause: a missing privilege is not reported as a missing kernel feature.
+/// Cause and remedy of a refused load. Each cause has its own text: a missing privilege is not reported as a missing
+/// kernel feature.
 pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
     match errno(e) {
         Some(libc::EPERM) => not_allowed(&Circumstances::read(), || lockdown::detect().mode),
-        // Without a mounted sysfs the kernel's BTF is invisible, and each type seems to be missing.
+        // Without sysfs the kernel's BTF is not visible, so that every type seems to be missing.
         Some(libc::ENOENT | libc::ESRCH) if !Path::new(TYPES).exists() => (
             format!("{TYPES} cannot be read: sysfs is not mounted here, or the kernel has no type information"),
             "mount -t sysfs sysfs /sys",
         ),
-        // libbpf's own feature tests need descriptors too; without them it considers features missing.
+        // libbpf's feature tests need descriptors too; without any, libbpf considers features missing.
         Some(libc::EINVAL) if has_few_files(limits::open_files(), descriptors()) => cause(libc::EMFILE),
         Some(number) => cause(number),
         None => match e.kind() {
@@ -38,7 +39,7 @@ pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
     }
 }
 
-/// Open files while all probes are loaded: two per program, one per map, and some others.
+/// Number of open files with all probes loaded: two per program, one per map, and a few more.
 pub fn descriptors() -> Option<u64> {
     const OTHERS: usize = 32;
     /// More than all probes need.
@@ -46,7 +47,7 @@ pub fn descriptors() -> Option<u64> {
     quiet();
     let mut space = MaybeUninit::<OpenObject>::uninit();
     let Ok(open) = IotrailSkelBuilder::default().open(&mut space) else {
-        // libbpf opens a descriptor per map to read the object: with fewer, the probes cannot be counted.
+        // libbpf needs a descriptor per map to read the object, so with fewer the probes cannot be counted.
         return limits::open_files().filter(|limit| *limit < MOST).map(|_| MOST);
     };
     let object = open.open_object();
@@ -59,7 +60,7 @@ fn has_few_files(limit: Option<u64>, needed: Option<u64>) -> bool {
 
 const REPORT: &str = "report this with the kernel's release and what `iotrail check --verbose` prints";
 
-/// The errno behind a libbpf error: its type hides it, but its text has it.
+/// The errno of a libbpf error, which only its text contains.
 fn errno(e: &libbpf_rs::Error) -> Option<i32> {
     errno_in(&format!("{e:#}"))
 }
@@ -99,7 +100,7 @@ fn cause(number: i32) -> (String, &'static str) {
     (why.into(), remedy)
 }
 
-/// EPERM: missing privileges, namespaces, and other restrictions.
+/// Reasons for EPERM: missing privileges, namespaces and other restrictions.
 fn not_allowed(c: &Circumstances, lockdown: impl Fn() -> Option<String>) -> (String, &'static str) {
     let p = &c.privileges;
     let has = |capability| p.has(capability) == Some(true);

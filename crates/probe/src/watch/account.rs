@@ -1,4 +1,4 @@
-//! The threads' account and their system calls: started, ended, and read from the maps.
+//! Starts and ends the threads' account and their system-call counts, and reads them from the maps.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read as _;
@@ -17,17 +17,17 @@ use iotrail_path::sleep;
 use iotrail_schema::account::{CallRecord, Reason, ThreadAccount, ThreadState};
 use iotrail_stats::expansion::Rest;
 
-/// The only program that is not attached: user space runs it at each end of the accounted time.
+/// The only program that is not attached: user space runs it at both ends of the accounted time.
 pub(super) const WALK: &str = "account_walk";
 
 /// include/linux/sched.h
 const PF_EXITING: u32 = 4;
 
-/// Maximum listed threads.
+/// Maximum number of listed threads.
 const LISTED: usize = 1024;
 
 impl Watch<'_> {
-    /// From here on the threads' states are accounted for.
+    /// Starts to account the threads' states.
     pub(super) fn open_account(&mut self) -> Result<()> {
         self.open_calls()?;
         self.open_span()
@@ -46,7 +46,7 @@ impl Watch<'_> {
         self.walk_threads()
     }
 
-    /// Ends the account, if it was started. Called before the programs are detached.
+    /// Ends the account if it was started. Call it before the programs are detached.
     pub fn close_account(&mut self) -> Result<()> {
         if self.bss().account_span == 0 {
             return Ok(());
@@ -58,7 +58,7 @@ impl Watch<'_> {
         done
     }
 
-    /// All threads by thread ID, from the start up to now. Exited threads are returned for the last time.
+    /// Accounts of all threads so far, by TID. Exited threads are returned for the last time.
     pub fn threads_turn(&mut self) -> Result<Vec<(u32, ThreadAccount)>> {
         self.bss_mut().account_ends = 1;
         self.walk_threads()?;
@@ -77,7 +77,7 @@ impl Watch<'_> {
         Ok(totals.into_iter().map(of).collect())
     }
 
-    /// Starts a window of calls: all later counts belong to it.
+    /// Starts a call window, to which all later counts belong.
     pub(super) fn open_calls(&mut self) -> Result<()> {
         let counts = self.call_counts()?;
         let now = iotrail_host::clock::monotonic_ns();
@@ -121,13 +121,14 @@ impl Watch<'_> {
         Ok(sum)
     }
 
-    /// The system calls of the traced threads, the most frequent first; `None`: most of them were missed. `threads`: the threads that waited in them.
+    /// System calls of the traced threads, most frequent first; `None` if most of them were missed. `threads`: the
+    /// threads that blocked in them.
     pub fn calls(&self, threads: &[ThreadAccount]) -> Result<Option<Vec<CallRecord>>> {
         let sampled = self.sampled_events();
         let (windows, rest) = match (&self.windows, &sampled) {
             (Some(_), _) => {
                 let span = iotrail_host::clock::monotonic_ns() - self.bss().accounts_began_ns;
-                // Completions between windows are not counted.
+                // Completions between the windows are not counted.
                 let windows = self.call_windows.windows.iter().map(|w| CallWindow { completions: 0, ..w.clone() });
                 (windows.collect(), Rest { span: span as f64, counted: 0.0, slowed: 1.0 })
             }
@@ -152,7 +153,7 @@ impl Watch<'_> {
             if seen.count == 0 {
                 continue;
             }
-            // Excludes the calls in spans outside of windows, which `rest` includes.
+            // Excludes calls outside the windows, which `rest` covers.
             let known = if self.windows.is_some() { 0 } else { seen.count };
             let Some(total) = calls::total(*nr, known, &windows, rest) else { return Ok(None) };
             let errors = errors.remove(nr).unwrap_or_default();
@@ -172,7 +173,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// The traced threads, the longest wall time first, and how many more there were.
+    /// The traced threads with the longest wall time first, and the number of unlisted threads.
     pub fn threads(&self) -> Result<(Vec<ThreadAccount>, u64)> {
         let mut known = self.known_of_threads()?;
         let sampled = self.windows.is_some();
@@ -186,7 +187,7 @@ impl Watch<'_> {
         Ok((threads, more))
     }
 
-    /// By thread ID.
+    /// By TID.
     fn known_of_threads(&self) -> Result<HashMap<u32, ThreadEntries>> {
         let mut reasons: BTreeMap<u64, Option<Reason>> = BTreeMap::new();
         let mut threads: HashMap<u32, ThreadEntries> = HashMap::new();
@@ -206,7 +207,7 @@ impl Watch<'_> {
         for (key, holder) in entries::<types::holder_key, types::holder>(&self.skel.maps.holders)? {
             threads.entry(key.thread).or_default().holders.push((key.tid, holder));
         }
-        // Between windows, the system call of a tick is unknown.
+        // The system call at a tick is unknown between windows.
         if self.sampled_events().is_none() && self.windows.is_none() {
             for (key, ns) in entries::<types::kernel_key, u64>(&self.skel.maps.kernel_times)? {
                 threads.entry(key.thread).or_default().kernel_ns.insert(key.nr, ns);
@@ -215,13 +216,13 @@ impl Watch<'_> {
         Ok(threads)
     }
 
-    /// `None`: no stack was taken, or symbols are hidden.
+    /// `None` if no stack was sampled or symbols are hidden.
     fn reason(&self, stack: u64) -> Result<Option<Reason>> {
         let Some(symbols) = self.symbols.filter(|_| stack != 0) else { return Ok(None) };
         let found = self.skel.maps.sleep_stacks.lookup(&stack.to_ne_bytes(), MapFlags::ANY).map_err(unreadable)?;
         let Some(found) = found else { return Ok(None) };
         let frames = read::<types::sleep_stack>(&found).frames;
-        // All addresses of a sleeper's stack are return addresses.
+        // All addresses on a sleeper's stack are return addresses.
         let names: Vec<&str> =
             frames.iter().take_while(|frame| **frame != 0).filter_map(|frame| symbols.caller(*frame)).collect();
         Ok(sleep::reason(&names))

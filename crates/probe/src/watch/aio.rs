@@ -1,4 +1,4 @@
-//! Programs that wait for the first use of native or POSIX AIO.
+//! Attaches programs at the first use of native or POSIX AIO.
 
 use super::attached::Watch;
 use super::errors::load_error;
@@ -6,15 +6,15 @@ use crate::posix_aio;
 use crate::raw::peek;
 use iotrail_base::error::Result;
 
-/// Costs time for every thread that makes system calls, since it is on the entry of one of them.
+/// Attached to the entry of a system call, so it costs time for every thread that makes system calls.
 pub(super) const AWAITED: &str = "aio_submits";
 
-/// Programs on native aio's submission without that tracepoint: all calls if it does not exist, otherwise calls of
-/// the 32-bit table. They cost time on every system call.
+/// Programs on native aio submissions without that tracepoint: for all calls if it does not exist, otherwise for calls
+/// in the 32-bit table. They cost time on every system call.
 pub(super) const ENTERED: &str = "aio_submits_entered";
 
-/// Whether one of these is to be attached now; all others are. `own`: native aio's own tracepoint exists. `as_i386`: calls of the
-/// 32-bit table were observed.
+/// Whether to attach this program now; only the programs above may have to wait. `own`: native aio's own tracepoint
+/// exists. `as_i386`: calls in the 32-bit table were observed.
 pub(super) fn aio_is_due(name: &str, awaited: bool, own: bool, as_i386: bool) -> bool {
     match name {
         AWAITED => !awaited,
@@ -24,7 +24,7 @@ pub(super) fn aio_is_due(name: &str, awaited: bool, own: bool, as_i386: bool) ->
 }
 
 impl Watch<'_> {
-    /// Attaches to the library in which a process has POSIX AIO, if not yet attached.
+    /// Attaches to the POSIX AIO library of a process, unless already attached.
     pub(super) fn attach_to_library(&mut self, tgid: u32) {
         if !self.plan.attach.contains(&posix_aio::EACH) {
             return;
@@ -36,8 +36,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Call it repeatedly: it attaches the waiting programs at the first use of native aio. A few requests may have been
-    /// submitted by then; they are counted.
+    /// Attaches the waiting programs at the first use of native aio; call it repeatedly. The few requests submitted by
+    /// then are counted as unseen.
     pub fn attach_if_used(&mut self) -> Result<()> {
         let bss = self.bss();
         let used = peek(&bss.aio_used);
@@ -47,7 +47,7 @@ impl Watch<'_> {
         }
         if as_i386 != 0 && !self.aio_as_i386 {
             self.aio_as_i386 = true;
-            // If it replaces the other program, it is attached already.
+            // If it replaces the other program, it is already attached.
             if self.plan.attach.contains(&AWAITED) {
                 return self.attach_late(ENTERED);
             }
@@ -61,7 +61,7 @@ impl Watch<'_> {
     }
 
     fn attach_late(&mut self, name: &'static str) -> Result<()> {
-        // Between two windows nothing is attached: the next window attaches it.
+        // Nothing is attached between windows: the next window attaches it.
         let counting = self.bss().counting;
         if self.windows.is_some() && counting == 0 {
             return Ok(());

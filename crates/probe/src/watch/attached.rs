@@ -31,13 +31,13 @@ pub struct ObjectSlot(pub(super) Option<MaybeUninit<OpenObject>>);
 pub struct Watch<'room> {
     pub(super) skel: IotrailSkel<'room>,
     pub(super) links: Vec<(&'static str, Link)>,
-    /// [`AWAITED`](super::aio::AWAITED) is not attached yet.
+    /// [`AWAITED`](super::aio::AWAITED) has not been attached yet.
     pub(super) aio_awaited: bool,
     pub(super) aio_as_i386: bool,
     pub(super) posix_aio: Libraries,
-    /// If it is traced in windows.
+    /// `None` unless the trace consists of windows.
     pub(super) windows: Option<Windows>,
-    /// It switched to windows because it cost too much.
+    /// The trace switched to windows because of its cost.
     pub(super) light: Option<Light>,
     pub(super) plan: Plan,
     pub(super) subject: Subject,
@@ -48,28 +48,28 @@ pub struct Watch<'room> {
     pub(super) recorder: Option<Recorder>,
     pub(super) account: Option<Account>,
     pub(super) costly: Option<Costly>,
-    /// Spans of the threads' account so far.
+    /// Number of accounted spans so far.
     pub(super) account_spans: u32,
     pub(super) call_windows: Windowed,
-    /// Slots that are in use: possible CPUs.
+    /// Number of slots in use: one per possible CPU.
     pub(super) cpus: usize,
-    /// Whether the end of a ring can be distinguished from other kernel work.
+    /// Whether ring teardown can be distinguished from other kernel work.
     pub(super) exit_work_known: bool,
     pub(super) past: Past,
-    /// A removed ring was a context of native aio.
+    /// A swept ring was a native aio context.
     pub(super) native_aio: bool,
-    /// Closed rings and exited processes at the last sweep,
+    /// Number of closed rings and exited processes at the last sweep.
     pub(super) gone: u32,
-    /// and the rings left then.
+    /// Number of rings left by the last sweep.
     pub(super) known_rings: u32,
-    /// Of these, rings of which no CPU and no thread had unsent counts.
+    /// Closed rings for which no CPU or thread held counts at the last sweep.
     pub(super) idle: BTreeSet<u32>,
-    /// Rings with a lower number had their own record, and keep it until they are removed.
+    /// Rings below this number have their own record until they are swept.
     pub(super) told_below: u32,
 }
 
 impl Watch<'_> {
-    /// The programs' counts, except those in hashes. Programs may be writing: see [`peek`](crate::raw::peek).
+    /// The programs' counters, except those in hashes. Programs may be writing them: see [`peek`](crate::raw::peek).
     pub(super) fn bss(&self) -> &types::bss {
         self.skel.maps.bss_data.as_deref().expect("the object has counters")
     }
@@ -79,31 +79,32 @@ impl Watch<'_> {
     }
 }
 
-/// By its section, or to the function that the plan chose.
+/// Attaches a program as its section says, or to the function that the plan chose.
 pub(super) fn attach(program: &ProgramMut<'_>, plan: &Plan) -> Result<Link> {
     let function = plan.functions.iter().find(|f| program.name() == f.program);
     function.map_or_else(|| program.attach(), |f| f.attach(program)).map_err(load_error)
 }
 
-/// Calls by number in windows, of all programs or of the costly ones.
+/// System calls by number in windows, of all programs or of the costly ones.
 #[derive(Default)]
 pub(super) struct Windowed {
     pub(super) windows: Vec<CallWindow>,
-    /// Start of the open window, completions then, and the counts of [`calls::reported`](crate::calls::reported).
+    /// The open window: its start, completions at that time, and the counts of
+    /// [`calls::reported`](crate::calls::reported).
     pub(super) opened: Option<(u64, u64, Vec<u64>)>,
 }
 
-/// State of the costly programs while they are attached and detached.
+/// Attachment state of the costly programs.
 pub(super) struct Costly {
     pub(super) pace: Pace,
-    /// The counts at the start of the accounted time; `None`: between two windows of all programs.
+    /// Counts at the start of the accounted time; `None` between two windows of all programs.
     pub(super) began: Option<Sums>,
-    /// The counts when they were last attached; `None`: detached.
+    /// Counts when they were last attached; `None` while detached.
     pub(super) opened: Option<(Sums, Span)>,
     pub(super) events: SampledEvents,
 }
 
-/// Time for which they were attached.
+/// Kind of the time for which they are attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Span {
     Whole,
@@ -111,12 +112,12 @@ pub(super) enum Span {
 }
 
 impl Costly {
-    /// All programs are attached: nothing is missed until [`end`](Self::end).
+    /// All programs were attached: everything is observed until [`end`](Self::end).
     pub(super) fn begin(&mut self, now: Sums, span: Span) {
         (self.began, self.opened) = (Some(now), Some((now, span)));
     }
 
-    /// All programs are detached.
+    /// All programs are about to be detached.
     pub(super) fn end(&mut self, now: Sums) {
         self.end_span(now);
         if let Some(began) = self.began.take() {
@@ -136,19 +137,19 @@ impl Costly {
 /// State of a trace that switched to windows.
 #[derive(Default)]
 pub(super) struct Light {
-    /// Counts of the time in which all programs stayed attached,
+    /// Counts of the completely traced time.
     pub(super) whole: Raw,
-    /// and the counts before that time; `None`: there are windows now.
+    /// Counts before the current completely traced time; `None` while windows are used.
     pub(super) since: Option<Raw>,
-    /// The counts when all programs were last attached.
+    /// Counts when all programs were last attached.
     pub(super) opened: Sums,
     pub(super) events: SampledEvents,
     pub(super) counts: WindowCounts,
-    /// The rings' counters were read to the end.
+    /// The rings' counters were read up to the end.
     pub(super) posted_is_all: bool,
 }
 
-/// Sums of the closed windows.
+/// Sums over the closed windows.
 #[derive(Default)]
 pub(super) struct Windows {
     pub(super) undecided: Vec<types::segment>,
@@ -156,7 +157,7 @@ pub(super) struct Windows {
     pub(super) unfinished: u64,
     pub(super) unreaped: u64,
     pub(super) overflowed: u64,
-    /// /proc's counts in them; `None`: not readable.
+    /// Counts of /proc/interrupts in the windows; `None` if unreadable.
     pub(super) interrupts: Option<Interrupts>,
     pub(super) opened: Option<Interrupts>,
 }

@@ -1,6 +1,6 @@
-//! Programs whose events are frequent: system calls, and the block layer's. If they cost the traced programs too much, they are attached
-//! only in short windows at random moments, and their counts are estimated. Native and POSIX AIO depend on them: while these are used,
-//! they stay.
+//! Programs with frequent events: system calls and block I/O. If they cost the traced programs too much, they are
+//! attached only in short windows at random times, and their counts are estimated. They stay attached while native or
+//! POSIX AIO is used, which depends on them.
 
 use std::time::{Duration, Instant};
 
@@ -31,14 +31,15 @@ pub(super) const COSTLY: [&str; 13] = [
     "block_ended",
 ];
 
-/// Time for which a program behaves differently after the programs were attached: the kernel patches code on all CPUs.
+/// Time for which programs behave differently after an attach, because the kernel patches code on all CPUs.
 const SETTLES: Duration = Duration::from_millis(1);
 
-/// Maximum stale entries of bios whose end was missed, before the table is emptied.
+/// Number of stale bio entries, whose end was missed, above which the table is cleared.
 const LEFT: u32 = 2048;
 
 impl Watch<'_> {
-    /// From here on they may be attached only in windows, once [`sample`](Self::sample) starts that. Call [`pace`](Self::pace) repeatedly.
+    /// From now on the programs may be attached in windows, once [`sample`](Self::sample) requests this. Call
+    /// [`pace`](Self::pace) repeatedly.
     pub fn spare(&mut self) {
         let pace = Pace::new(Instant::now(), iotrail_host::clock::monotonic_ns());
         let mut costly = Costly { pace, began: None, opened: None, events: SampledEvents::default() };
@@ -46,12 +47,12 @@ impl Watch<'_> {
         self.costly = Some(costly);
     }
 
-    /// Whether they run so often that their cost is worth measuring.
+    /// Whether they run often enough for their cost to be worth measuring.
     pub fn costly_are_busy(&self) -> bool {
         self.windows.is_none() && self.costly.as_ref().is_some_and(|costly| costly.pace.is_busy())
     }
 
-    /// They cost too much, this share of the traced CPU time: from now on they are attached only in windows.
+    /// Attaches them only in windows from now on, because they cost this share of the traced CPU time.
     pub fn sample(&mut self, cost: f64) -> Result<()> {
         let Some(mut costly) = self.costly.take() else { return Ok(()) };
         costly.events.cost(cost);
@@ -61,9 +62,9 @@ impl Watch<'_> {
         done
     }
 
-    /// Attaches or detaches them, if due.
+    /// Attaches or detaches them when due.
     pub fn pace(&mut self) -> Result<()> {
-        // In windows of all programs these are attached as long as the others.
+        // In windows of all programs, the costly ones are attached together with the others.
         if self.windows.is_some() {
             return Ok(());
         }
@@ -75,7 +76,7 @@ impl Watch<'_> {
         done
     }
 
-    /// Time until [`pace`](Self::pace) has to be called.
+    /// Time until [`pace`](Self::pace) must be called.
     pub fn pace_rest(&self) -> Duration {
         match &self.costly {
             Some(costly) if self.windows.is_none() => costly.pace.rest(Instant::now()),
@@ -100,7 +101,7 @@ impl Watch<'_> {
                 self.close_calls()
             }
             Some(Step::Close) => {
-                // The first step closes the complete span before it.
+                // The first step ends the completely traced time before it.
                 let is_window = costly.opened.is_some_and(|(_, span)| span == Span::Window);
                 costly.end_span(self.sums());
                 match is_window {
@@ -112,7 +113,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Counts while they were attached, and over the complete time; `None`: they stayed attached.
+    /// Counts while they were attached and over the full trace; `None` if they stayed attached.
     pub(super) fn sampled_events(&self) -> Option<SampledEvents> {
         let costly = self.costly.as_ref()?;
         let now = self.sums();
@@ -137,7 +138,8 @@ impl Watch<'_> {
 
     fn detach_costly(&mut self) -> Result<()> {
         self.bss_mut().costly_gone = 1;
-        // The kernel waits for each second program of a tracepoint, so system calls, which have one only, go first.
+        // The kernel waits when it detaches one of two programs on a tracepoint. The system-call programs, which are
+        // alone on their tracepoints, go first.
         for name in COSTLY {
             self.links.retain(|(link, _)| *link != name);
         }
@@ -157,12 +159,12 @@ impl Watch<'_> {
         self.sum(|s| &s.costly)
     }
 
-    /// Completions of the traced programs so far.
+    /// Number of completions of the traced programs so far.
     pub fn completions(&self) -> u64 {
         self.sum(|s| &s.posted)
     }
 
-    /// Of the costly programs.
+    /// Current counts of the costly programs.
     pub(super) fn sums(&self) -> Sums {
         let mut events = [0; Sampled::ALL.len()];
         events[Sampled::Syscalls as usize] = self.sum(|s| &s.syscalls);

@@ -1,4 +1,4 @@
-//! The probes' counters, read from their maps and the CPUs' slots.
+//! Reads the probes' counters from their maps and the CPUs' slots.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,16 +13,16 @@ use crate::rings::Process;
 use crate::skel::types;
 use iotrail_base::error::Result;
 
-/// The bytes of a key, for lookups.
+/// Bytes of a key.
 type Key<const N: usize> = [u8; N];
 
-/// Counts of rings by number.
+/// Counts of rings by ring number.
 type ByNumber = Vec<(u32, Counted)>;
 
-/// One reading of a hash.
+/// Contents of a hash at one reading.
 type Table<const N: usize, V> = HashMap<Key<N>, V>;
 
-/// Hashes with a part of their counts in the slots.
+/// Contents of the hashes that have part of their counts in the slots.
 struct Tables {
     ops: Table<8, types::op_count>,
     rings: Table<4, types::ring_count>,
@@ -33,7 +33,7 @@ struct Tables {
 }
 
 impl Watch<'_> {
-    /// The current slots; programs may be writing. No count appears with a wrong key.
+    /// Copies the slots, which programs may be writing. No count has another key's value.
     pub(super) fn slots(&self) -> Vec<types::cpu_slot> {
         const ATTEMPTS: usize = 100;
         let slots = &self.bss().slots;
@@ -52,7 +52,7 @@ impl Watch<'_> {
         slots.iter().take(self.cpus).map(read).collect()
     }
 
-    /// The current counters, without the unfinished ones.
+    /// Current counters, without requests in flight.
     pub(super) fn counters(&self) -> Result<Raw> {
         let (slots, tables) = self.settled()?;
         let maps = &self.skel.maps;
@@ -85,9 +85,10 @@ impl Watch<'_> {
         Ok(raw)
     }
 
-    /// The hashes with the slots' counts. A CPU moves a key's count to the hash when it needs the cell for another key. Counts moved while
-    /// the hashes were read are looked up once more, so that they are neither missed nor counted twice. If keys change continuously
-    /// some may be missed until the next reading; none is counted twice, since the slots are read after the hashes.
+    /// Reads the hashes and the slots' counts consistently. A CPU moves a key's count to the hash when it reassigns the
+    /// cell. A count that moved while the hashes were read is looked up again, so that it is neither missed nor counted
+    /// twice. If keys change continuously, some counts may be missed until the next reading. None is counted twice,
+    /// because the slots are read after the hashes.
     fn settled(&self) -> Result<(Vec<types::cpu_slot>, Tables)> {
         const ATTEMPTS: usize = 3;
         let maps = &self.skel.maps;
@@ -134,7 +135,7 @@ impl Watch<'_> {
             *tables.ipis.entry(key(&slot.last_ipi)).or_default() += slot.last_ipi_count;
             *tables.returns.entry(key(&slot.last_return)).or_default() += slot.last_return_count;
             tables.threads.entry(key(&slot.last_thread)).or_default().waits += slot.last_thread_waits;
-            // Those of rings are added where rings are combined.
+            // Counts of rings are added where the rings are combined.
         }
         self.add_cells(&then, &mut tables);
         Ok((then, tables))
@@ -157,8 +158,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Each ring and context in the maps or removed from them; and by number, the ones that are reported among the others and stay
-    /// in the maps.
+    /// Every ring and context, in the maps or already swept; and by number, the counts of those reported among the
+    /// others that stay in the maps.
     fn rings(&self, tables: &Tables) -> Result<(Vec<RawRing>, ByNumber)> {
         let mut by_number: BTreeMap<u32, Counted> = BTreeMap::new();
         for (k, n) in &tables.ops {
@@ -222,7 +223,7 @@ impl Watch<'_> {
     }
 }
 
-/// The value of a slot's counts.
+/// The keys of a slot's cells, for comparison.
 fn keys(slot: &types::cpu_slot) -> impl PartialEq {
     let ops = slot.ops.map(|cell| (cell.key.ring, cell.key.opcode));
     let rings = slot.rings.map(|cell| (cell.ring, cell.used));
@@ -233,11 +234,11 @@ fn keys(slot: &types::cpu_slot) -> impl PartialEq {
 
 fn key<K: Copy, const N: usize>(of: &K) -> Key<N> {
     assert_eq!(size_of::<K>(), N, "a key's size");
-    // SAFETY: a live value of plain integers without padding, of that size.
+    // SAFETY: the value is live and consists of N bytes of plain integers without padding.
     unsafe { std::ptr::read_unaligned(std::ptr::from_ref(of).cast()) }
 }
 
-/// Reads again the count that one cell of a slot has moved since. Returns whether it moved.
+/// Rereads the hash entries of a slot's cell if it moved its count since the last reading. Returns whether it did.
 fn resettle<const N: usize, V: Copy>(
     map: &impl MapCore,
     table: &mut Table<N, V>,

@@ -1,4 +1,4 @@
-//! Texts for the kernel's refusals.
+//! Error texts for loads that the kernel refuses.
 
 use crate::support;
 use iotrail_base::error::Error;

@@ -1,4 +1,4 @@
-//! Records of the programs that arrive one by one, read as they arrive.
+//! Records that the programs send one by one.
 
 use super::attached::Watch;
 use super::tables::entries;
@@ -14,26 +14,27 @@ use iotrail_path::memory::Unregistered;
 use iotrail_path::reaped::CqResidence;
 use iotrail_schema::trail::RequestTrace;
 
-/// More batches than a full ring buffer has: a program that fills it faster than it is read does not block its reader for ever.
+/// More batches than a full ring buffer holds, so that a program that fills it faster than it is read cannot block the
+/// reader forever.
 pub const BATCHES: usize = 512;
 
 impl Watch<'_> {
-    /// Rings that are reported among the others from now on: those since the last call.
+    /// Rings that were moved to the others since the last call.
     pub fn folded(&mut self) -> Vec<u32> {
         self.past.folded()
     }
 
-    /// Moves recorded events out of the ring buffer, to free space.
+    /// Moves recorded events out of the ring buffer to free its space.
     pub fn drain(&self) -> Result<()> {
         self.recorder.iter().try_for_each(Recorder::drain)
     }
 
-    /// Reads some of the records; the functions below return them. `false`: there are no more.
+    /// Reads a batch of records, which the functions below return. `false`: none are left.
     pub fn read_batch(&mut self) -> Result<bool> {
         self.trails.as_ref().map_or(Ok(false), RequestTraces::read_batch)
     }
 
-    /// Passes on the requests that were traced to their end, as far as they were read.
+    /// Passes on the completely traced requests read so far.
     pub fn trails(&mut self, each: &mut dyn FnMut(RequestTrace)) -> Result<()> {
         let Some(trails) = &self.trails else { return Ok(()) };
         let words = Words { symbols: self.symbols, interrupts: self.before.as_ref() };
@@ -41,53 +42,53 @@ impl Watch<'_> {
         self.sweep(false)
     }
 
-    /// The rings' buffers that were unregistered since the last call. Includes all that the requests returned next may have been affected
-    /// by.
+    /// Rings whose buffers were unregistered since the last call. Includes every event that may affect the requests
+    /// returned next.
     pub fn unregistered(&mut self) -> Vec<Unregistered> {
         self.trails.as_ref().map_or(vec![], RequestTraces::take_unregistered)
     }
 
-    /// Requests whose completion found the queue full, as far as [`trails`](Self::trails) has read them: the time and delivery
-    /// path of that completion are unknown.
+    /// Requests whose completion found the CQ full, as far as [`trails`](Self::trails) has read them. Their completion
+    /// time and delivery path are unknown.
     pub fn overflowed(&mut self) -> Vec<RequestTrace> {
         self.trails.as_ref().map_or(vec![], RequestTraces::take_overflowed)
     }
 
-    /// The same for requests of native and POSIX AIO, as far as [`trails`](Self::trails) has read them.
+    /// Requests of native and POSIX AIO, as far as [`trails`](Self::trails) has read them.
     pub fn reaped(&mut self, each: &mut dyn FnMut(Reaped)) {
         if let Some(trails) = &self.trails {
             trails.take_reaped(each);
         }
     }
 
-    /// The same for completions that were sampled in the completion queue.
+    /// Completions sampled in the CQ, as far as [`trails`](Self::trails) has read them.
     pub fn stays(&mut self, each: &mut dyn FnMut(CqResidence)) {
         if let Some(trails) = &self.trails {
             trails.take_stays().for_each(each);
         }
     }
 
-    /// Completions that could not be sampled there.
+    /// Number of completions that could not be sampled in the CQ.
     pub fn stays_lost(&self) -> u64 {
         peek(&self.bss().stays_lost).iter().sum()
     }
 
-    /// The same for exited SQPOLL threads, which /proc no longer shows.
+    /// SQPOLL threads that exited since the last call, which /proc no longer shows.
     pub fn ended_sq_threads(&mut self) -> Vec<EndedSqThread> {
         self.trails.as_ref().map_or(vec![], RequestTraces::take_ended_sq_threads)
     }
 
-    /// The last components of the names of requests' files, once per file.
+    /// Last components of file names, once per file.
     pub fn file_names(&mut self) -> Vec<LastName> {
         self.trails.as_ref().map_or(vec![], RequestTraces::take_file_names)
     }
 
-    /// The user stacks that were seen for the first time since the last call.
+    /// User stacks that are new since the last call.
     pub fn user_stacks(&mut self) -> Vec<UserStack> {
         self.trails.as_ref().map_or(vec![], RequestTraces::take_user_stacks)
     }
 
-    /// Actions of the program's call sites so far, as far as their requests were passed on.
+    /// Call-site sums so far, as far as their requests were passed on.
     pub fn sites(&self) -> Result<Sites> {
         let mut sites = self.trails.as_ref().map(RequestTraces::sites).unwrap_or_default();
         for (key, sum) in entries::<types::site_key, types::site_sum>(&self.skel.maps.sites)? {
@@ -96,8 +97,8 @@ impl Watch<'_> {
         Ok(sites)
     }
 
-    /// State of the selected requests so far: a sum over counters in shared memory, no system call. Unfinished requests
-    /// are known only at the end, and 0 here; so are `sampled_from` and `came_later`.
+    /// Outcomes of the selected requests so far: sums counters in shared memory, without a system call. `unfinished`,
+    /// `sampled_from` and `came_later` are known only at the end and are 0 here.
     pub fn follow_loss(&self) -> FollowLoss {
         let slots = &self.bss().slots;
         let sum = |of: fn(&types::cpu_slot) -> &u64| slots.iter().map(|s| peek(of(s))).sum();
@@ -115,7 +116,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Returns the events recorded since [`begin`](Self::begin), once; `None` unless it was opened to record.
+    /// Takes the events recorded since [`begin`](Self::begin); `None` unless opened for recording.
     pub fn recording(&mut self) -> Result<Option<Recording>> {
         let Some(recorder) = &self.recorder else { return Ok(None) };
         let lost = self.bss().slots.iter().map(|slot| slot.record_lost).sum();

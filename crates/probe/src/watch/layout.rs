@@ -1,8 +1,8 @@
-//! The sizes of `record.h` and of the maps.
+//! Sizes of the structures in `record.h` and of the maps.
 
 use crate::skel::types;
 
-// `record.h`'s sizes, as the programs were compiled with them.
+// Sizes in `record.h` as compiled into the programs.
 const _: () = assert!(size_of::<types::cpu_slot>() == 3648);
 const _: () = assert!(size_of::<types::delivery_key>() == 32);
 const _: () = assert!(size_of::<types::return_key>() == 16);
@@ -32,10 +32,10 @@ const _: () = assert!(size_of::<types::call_count>() == 56);
 /// `IOTRAIL_MAX_CPUS`.
 pub(super) const MAX_CPUS: usize = 1024;
 
-/// Maximum rings and contexts with their own number at one time; the others are counted by process.
+/// Maximum number of rings and contexts numbered at a time; others are counted by process.
 pub(super) const RINGS_MAX: u32 = 16384;
 
-/// Entries of the hashes by ring. Only used entries take memory, except 16 bytes for each of `COUNTS_MAX`.
+/// Maximum entries of the hashes by ring. Unused entries take no memory, except 16 bytes each for buckets.
 pub(super) const COUNTS_MAX: u32 = 65536;
 
 /// `AIO_REQUESTS_MAX`.
@@ -44,17 +44,17 @@ pub(super) const AIO_REQUESTS_MAX: u32 = 65536;
 /// `CQ_BACKLOGS`.
 pub(super) const CQ_BACKLOGS: u32 = 256;
 
-/// `BUCKETS * WAYS`: maximum requests traced at one time.
+/// `BUCKETS * WAYS`: maximum number of requests traced at a time.
 pub(super) const TRAILS_MAX: u32 = 4096 * 8;
 
-/// Maximum open requests with several completions. The map is preallocated: 0.9 MiB.
+/// Maximum number of multishot requests in flight. The map is preallocated: 0.9 MiB.
 pub(super) const MANY: u32 = 8192;
 
-/// `CLASS_REQUESTS + OPCODES_MAX`: kinds of events whose user stacks are sampled.
+/// `CLASS_REQUESTS + OPCODES_MAX`: event classes whose user stacks are sampled.
 pub(super) const SITE_CLASSES: u32 = 2 * 512 + 128;
-/// Maximum distinct stacks, and their sums by action.
+/// Maximum number of distinct stacks, and of their sums by action.
 pub(super) const STACKS_KNOWN: u32 = 4096;
 pub(super) const SITES: u32 = 8192;
 
-/// Files whose names were sent and are not sent again.
+/// Number of files whose names are remembered as sent.
 pub(super) const FILES_NAMED: u32 = 4096;

@@ -1,4 +1,4 @@
-//! Loads the programs that the subject needs, and attaches them.
+//! Loads and attaches the programs that the subject needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
@@ -31,20 +31,20 @@ use iotrail_base::error::Result;
 use iotrail_host::pid_namespace::own_number_in_proc;
 use iotrail_path::entry;
 
-/// The first rings keep their own number permanently, so that their record continues.
+/// The first rings keep their own number, so that their record continues.
 const FIRST: u32 = 64;
 
-/// The program on the end of a ring, if the kernel tears it down by itself.
+/// Kernel work function that tears a ring down.
 const EXIT_WORK: &str = "io_ring_exit_work";
 
 impl<'room> Watch<'room> {
-    /// Loads and attaches. Errors name the missing kernel feature or privilege.
+    /// Loads and attaches the programs. Errors name the missing kernel feature or privilege.
     pub fn open(room: &'room mut ObjectSlot, subject: Subject) -> Result<Self> {
         Self::open_with(room, subject, None)
     }
 
-    /// As [`open`](Self::open), and also records the events that decide the delivery paths of io_uring's completions: to be
-    /// [drained](Self::drain) before the ring buffer is full, and [taken](Self::recording) at the end.
+    /// Like [`open`](Self::open), and records the events that decide the delivery paths of io_uring completions.
+    /// [Drain](Self::drain) them before the ring buffer is full, and [take](Self::recording) them at the end.
     pub fn open_recording(room: &'room mut ObjectSlot, subject: Subject, capacity: Capacity) -> Result<Self> {
         Self::open_with(room, subject, Some(capacity))
     }
@@ -80,7 +80,7 @@ impl<'room> Watch<'room> {
             tell_choice(constants, follow, symbols);
             constants.everyone = subject.who == Scope::Everyone;
             constants.own_tgid = own.tgid;
-            // Known for iotrail's own load.
+            // iotrail's own load reaps completions at known times.
             constants.reaps_asked = subject.interface == Interface::Any;
             size(&mut open.maps, follow)?;
         }
@@ -122,7 +122,7 @@ impl<'room> Watch<'room> {
             idle: BTreeSet::new(),
             told_below: FIRST,
         };
-        // A command starts with the same library as iotrail, and most programs have the same one.
+        // A command begins with iotrail's own libc mapped, and most programs use the same one.
         if let Some(us) = own_number_in_proc() {
             watch.attach_to_library(us);
         }
@@ -134,12 +134,12 @@ impl<'room> Watch<'room> {
     }
 }
 
-/// 0 if it is not available: never equal to a callback, so no callback is mistaken for it.
+/// Address of a kernel function; 0 if unknown, which equals no callback.
 fn address(symbols: Option<&Symbols>, name: &str) -> u64 {
     symbols.and_then(|s| s.address(name)).unwrap_or_default()
 }
 
-/// Configures the programs' scope.
+/// Configures the scope of the trace.
 fn tell_asked(constants: &mut types::rodata, subject: &Subject, plan: &Plan) {
     constants.aio_by_number = !plan.attach.contains(&AWAITED);
     constants.spans_timed = subject.spans_timed;
@@ -170,7 +170,7 @@ fn tell_kernel(constants: &mut types::rodata, symbols: Option<&Symbols>, plan: &
     {
         (site.start, site.bytes) = (start, bytes);
     }
-    // Each has its index, in the order of the BPF programs' list.
+    // Indices follow the list in the BPF program.
     let places = constants.entry_functions.len();
     assert!(entry::FUNCTIONS.is_empty() || entry::FUNCTIONS.len() == places, "{places} functions are known by number");
     let entries = constants.entry_functions.iter_mut().zip(extents(entry::FUNCTIONS));
@@ -179,7 +179,7 @@ fn tell_kernel(constants: &mut types::rodata, symbols: Option<&Symbols>, plan: &
     }
 }
 
-/// Configures the selection of traced requests, and the kernel facts that tracing needs.
+/// Configures request selection and the kernel facts that tracing needs.
 fn tell_choice(constants: &mut types::rodata, follow: Follow, symbols: Option<&Symbols>) {
     constants.following = true;
     constants.one_in = follow.choice.one_in.max(1);
@@ -193,18 +193,18 @@ fn tell_choice(constants: &mut types::rodata, follow: Follow, symbols: Option<&S
     constants.site_tick_ns = tick_hz.map_or(0, |hz| 1_000_000_000 / hz);
     constants.stack_window_jiffies = callsites::window_jiffies(iotrail_host::clock::tick_hz());
     constants.ring_exit_work = address(symbols, EXIT_WORK);
-    // Without them the plan names the missing feature.
+    // If the flags are unknown, the plan names the missing feature.
     let facts = Facts::of_this_kernel();
     constants.drain_active_flag = facts.drain_active_flag.unwrap_or(0) as u32;
     constants.multishot_flags = facts.multishot_flags.unwrap_or(0);
     constants.skip_links_flag = facts.skip_links_flag.unwrap_or(0);
 }
 
-/// Sizes the maps for counts by ring and for traced requests; without them, the maps stay minimal.
+/// Sizes the maps of ring counts and traced requests, which are minimal otherwise.
 fn size(maps: &mut OpenIotrailMaps<'_>, follow: Follow) -> Result<()> {
     for (map, entries) in [
         (&mut maps.ring_numbers, COUNTS_MAX),
-        // Includes an entry for each process's other rings.
+        // Includes an entry for the other rings of each process.
         (&mut maps.ring_infos, 2 * RINGS_MAX),
         (&mut maps.ring_counts, 2 * RINGS_MAX),
         (&mut maps.op_counts, COUNTS_MAX),
@@ -221,14 +221,14 @@ fn size(maps: &mut OpenIotrailMaps<'_>, follow: Follow) -> Result<()> {
     ] {
         map.set_max_entries(entries).map_err(load_error)?;
     }
-    // One call submits many, so one program keeps many.
+    // A single call submits many requests, so one program run inserts many entries.
     if Facts::of_this_kernel().realtime {
         maps.aio_requests.set_map_flags(0).map_err(load_error)?;
     }
     Ok(())
 }
 
-/// Loads the programs of the plan and no others.
+/// Enables exactly the programs in the plan.
 fn choose_programs(open: &mut OpenIotrailSkel<'_>, plan: &Plan, following: bool) -> Result<()> {
     for mut program in open.open_object_mut().progs_mut() {
         let wanted = plan.attach.iter().any(|name| program.name() == *name) || (following && program.name() == WALK);

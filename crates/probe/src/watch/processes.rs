@@ -13,9 +13,9 @@ use crate::subject::Scope;
 use iotrail_base::error::{Error, Result};
 
 impl Watch<'_> {
-    /// Adds a process to the traced ones, for [`Scope::Followed`]. Its later children are traced too. `in_proc`: its PID in
-    /// /proc; `None`: /proc does not show it, and its data comes only from later events.
-    /// `whole`: it has not done anything yet; its CPU time is reported at its exit.
+    /// Adds a process for [`Scope::Followed`]; its later children are traced too. `in_proc`: its PID in /proc; `None`
+    /// if /proc does not show the process, whose data then comes only from later events. `whole`: it has not run yet,
+    /// so its CPU time is reported at its exit.
     pub fn follow(&mut self, tgid: u32, in_proc: Option<u32>, whole: bool) -> Result<()> {
         if let Some(number) = in_proc {
             self.attach_to_library(number);
@@ -24,36 +24,36 @@ impl Watch<'_> {
             self.attach_awaited()?;
         }
         let mut info = types::process_info { whole: whole.into(), ..Default::default() };
-        // It may have exited; its name is not needed otherwise.
+        // It may have exited already; then its name is not needed.
         let comm = in_proc.and_then(|n| std::fs::read(format!("/proc/{n}/comm")).ok()).unwrap_or_default();
         for (to, from) in info.comm.iter_mut().take(15).zip(comm.iter().take_while(|b| **b != b'\n')) {
             *to = *from as i8;
         }
-        // SAFETY: a process_info is 64 plain bytes.
+        // SAFETY: process_info is 64 bytes of plain integers.
         let value: [u8; 64] = unsafe { std::mem::transmute(info) };
         self.skel
             .maps
             .followed
             .update(&tgid.to_ne_bytes(), &value, MapFlags::ANY)
             .map_err(|e| Error::machine(format!("process {tgid} cannot be followed"), "report this").because(e))?;
-        // Its earlier calls were not traced.
+        // The process may be cached as untraced.
         self.bss_mut().slots.iter_mut().for_each(|slot| slot.untraced_caller = 0);
         Ok(())
     }
 
-    /// The traced processes that have not exited, by PID in the initial namespace.
+    /// Traced processes that have not exited, by PID in the initial namespace.
     pub fn followed(&self) -> Result<BTreeSet<u32>> {
         let living = entries::<u32, types::process_info>(&self.skel.maps.followed)?;
         Ok(living.into_iter().map(|(tgid, _)| tgid).collect())
     }
 
-    /// The map of the traced processes, for programs of another object.
+    /// Map of the traced processes, for the programs of another object.
     pub(crate) fn followed_map(&self) -> BorrowedFd<'_> {
         self.skel.maps.followed.as_fd()
     }
 
-    /// CPU time, user and system, of exited processes that were traced from their start, reaped or not;
-    /// `None`: unknown if all processes are traced.
+    /// User and system CPU time of exited processes that were traced from their start, waited for or not; `None` if all
+    /// processes are traced.
     pub fn ended_cpu_ns(&self) -> Option<(u64, u64)> {
         if self.subject.who == Scope::Everyone {
             return None;
@@ -62,14 +62,14 @@ impl Watch<'_> {
         Some(shared_out(peek(&bss.gone_ran_ns), peek(&bss.gone_user_ns), peek(&bss.gone_system_ns)))
     }
 
-    /// CPU time of exited io-wq workers of traced processes, each from its start.
+    /// Total CPU time of the traced processes' exited io-wq workers.
     pub fn ended_workers_ns(&self) -> u64 {
         peek(&self.bss().gone_workers_ns)
     }
 }
 
-/// Divides a process's CPU time like the kernel (cputime_adjust): the sum is exact, the parts follow the ticks. Without a tick, all of it
-/// is user time.
+/// Splits a process's CPU time as the kernel does (cputime_adjust): the sum is exact, and the ratio is that of the
+/// ticks. Without ticks, all of it is user time.
 fn shared_out(ran_ns: u64, user_ns: u64, system_ns: u64) -> (u64, u64) {
     let ticks = u128::from(user_ns) + u128::from(system_ns);
     let system = (u128::from(ran_ns) * u128::from(system_ns)).checked_div(ticks).unwrap_or(0) as u64;

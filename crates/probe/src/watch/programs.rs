@@ -1,4 +1,4 @@
-//! The kernel's data about the programs: missed events, and cost.
+//! The kernel's statistics about the programs: missed events and cost.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
@@ -16,19 +16,19 @@ use iotrail_schema::measurement::Warning;
 const COMPLETES: &str = "io_uring_complete";
 
 impl Watch<'_> {
-    /// One entry per program that was wanted and is unavailable.
+    /// One warning per optional program that is unavailable.
     pub fn missing(&self) -> Vec<Warning> {
         let warning = |(name, lost): &(&str, &str)| {
             let (why, remedy) = support::missing_why(name);
             Warning::new("probe_missing", format!("{why}: {lost} unknown"), remedy)
         };
         let mut warnings: Vec<Warning> = self.plan.missing.iter().map(warning).collect();
-        // Two programs may have the same purpose.
+        // Two programs may share a purpose.
         warnings.dedup();
         warnings
     }
 
-    /// Requests the kernel's measurement of the programs' cost; call it before [`begin`](Self::begin).
+    /// Enables the kernel's cost statistics; call it before [`begin`](Self::begin).
     pub fn count_cost(&mut self) -> Result<()> {
         self.account = Some(Account::open()?);
         Ok(())
@@ -42,7 +42,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// The cost of each program since [`begin`](Self::begin), the highest first; `None`: not requested.
+    /// Cost of each program since [`begin`](Self::begin), highest first; `None` if not requested.
     pub fn costs(&self) -> Result<Option<Vec<Cost>>> {
         let Some(account) = &self.account else { return Ok(None) };
         let mut costs: Vec<Cost> = self.runs()?.into_iter().map(|(name, now)| account.cost(name, now)).collect();
@@ -50,12 +50,12 @@ impl Watch<'_> {
         Ok(Some(costs))
     }
 
-    /// The kernel measures the programs' cost while the result exists.
+    /// Enables the kernel's cost statistics for as long as the result exists.
     pub fn measure_cost() -> Result<Account> {
         Account::open()
     }
 
-    /// Time of all programs while the kernel measured them, on all CPUs and for all processes.
+    /// Time in all programs while the statistics were enabled, over all CPUs and processes.
     pub fn spent(&self) -> Result<Spent> {
         let mut spent = Spent::default();
         for (name, (runs, ns)) in self.runs()? {
@@ -82,24 +82,24 @@ impl Watch<'_> {
         Ok(misses)
     }
 
-    /// Events that each program missed because it was already running on that CPU.
+    /// Events that each program missed because it was already running on the same CPU.
     pub(super) fn recursion_misses(&self) -> Result<BTreeMap<&'static str, u64>> {
         Ok(self.infos()?.map(|(name, info)| (name, info.recursion_misses)).collect())
     }
 
-    /// Runs of each program since it was loaded, and their nanoseconds if the kernel measures them.
+    /// Runs of each program since it was loaded, and their ns if statistics are enabled.
     pub(super) fn runs(&self) -> Result<Runs> {
         Ok(self.infos()?.map(|(name, info)| (name, (info.run_cnt, info.run_time_ns))).collect())
     }
 
-    /// The kernel's data about each program.
+    /// The kernel's info about each program.
     fn infos(&self) -> Result<impl Iterator<Item = (&'static str, libbpf_sys::bpf_prog_info)>> {
         let mut infos = vec![];
         for program in self.skel.object().progs() {
             let Some(name) = self.plan.attach.iter().find(|name| program.name() == **name) else { continue };
             let mut info = libbpf_sys::bpf_prog_info::default();
             let mut size = size_of::<libbpf_sys::bpf_prog_info>() as u32;
-            // SAFETY: info is a plain struct of that size, which the kernel fills up to its own version's length.
+            // SAFETY: `info` is a plain struct of that size, which the kernel fills up to its own version's length.
             let failed =
                 unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut size) };
             if failed != 0 {

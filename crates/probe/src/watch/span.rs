@@ -1,4 +1,4 @@
-//! Counting, from its start to its end, and readings meanwhile.
+//! One trace from start to end, and its intermediate readings.
 
 use iotrail_schema::setup_flag;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use iotrail_base::error::Result;
 use iotrail_host::irq::Interrupts;
 
 impl Watch<'_> {
-    /// Discards all counts so far. Exact if the traced threads are idle. If requests are traced, nothing
-    /// has been counted yet: counting starts here, once.
+    /// Discards all counts so far; exact if the traced threads are idle. If requests are traced, counting starts here,
+    /// and `begin` may be called only once.
     pub fn begin(&mut self) -> Result<()> {
         if self.subject.follow.is_some() {
             self.misses_before = self.recursion_misses()?;
@@ -27,8 +27,8 @@ impl Watch<'_> {
             self.open_account()?;
             return Ok(());
         }
-        // Otherwise the uncounted events of a thread that is about to sleep would move from a place that is still to be cleared to one
-        // that is cleared already.
+        // Otherwise a thread that goes to sleep would move uncounted events from a slot that is not cleared yet to a
+        // place that already is.
         self.freeze();
         for map in [
             &self.skel.maps.threads,
@@ -41,7 +41,7 @@ impl Watch<'_> {
         }
         let bss = self.bss_mut();
         for slot in &mut bss.slots {
-            // The state of the CPU is kept; the counts are cleared.
+            // Keeps the state of the CPU and clears the counts.
             *slot = types::cpu_slot {
                 current: slot.current,
                 tid: slot.tid,
@@ -65,14 +65,13 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// The programs' state of threads stays where it is: with the CPU or with the thread. Programs that run now finish
-    /// first.
+    /// Stops the programs from moving thread state between CPU and thread. Waits for running programs.
     fn freeze(&mut self) {
         self.bss_mut().frozen = 1;
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
 
-    /// Counts since [`begin`](Self::begin). Exact if the traced threads are idle.
+    /// Counts since [`begin`](Self::begin); exact if the traced threads are idle.
     pub fn end(&mut self) -> Result<Observed> {
         if let Some(windows) = &self.windows {
             let undecided = windows.undecided.clone();
@@ -99,7 +98,7 @@ impl Watch<'_> {
         }
         if let Some(trails) = &self.trails {
             let (completed, mut open) = self.kept()?;
-            // Requests that were in flight when their ring was torn down.
+            // Requests in flight when their ring was torn down.
             let (abandoned, all) = trails.abandoned()?;
             raw.unfinished = all - abandoned.len() as u64;
             open.extend(abandoned);
@@ -116,7 +115,7 @@ impl Watch<'_> {
             }
         }
         if self.subject.follow.is_some() {
-            // Completions still pending when everything is idle came without a run: inline.
+            // Completions that are pending while all threads are idle were posted inline, without a run.
             for slot in &mut raw.slots {
                 pending.extend(std::mem::take(&mut slot.segments));
                 slot.pending = 0;
@@ -124,7 +123,7 @@ impl Watch<'_> {
             raw.parked = 0;
             self.add_segments(&mut raw, &pending, |counted, n| counted.ring.inlined += n);
             if observed::lost(&raw, &self.subject) == 0 {
-                // Everything about a ring created in this span was observed.
+                // A ring that was created in this span was completely observed.
                 let whole = |ring: &&mut RawRing| {
                     let is_ring = ring.info.interface == types::interface::INTERFACE_IO_URING;
                     is_ring && !ring.is_others() && ring.info.found == 0
@@ -136,8 +135,8 @@ impl Watch<'_> {
         Ok(self.observed(&raw, interrupts.as_ref()))
     }
 
-    /// If the trace switched to windows: its complete duration, and the completions by the rings' counters. `is_all`: the counters
-    /// were read up to the end, not only up to a second before it.
+    /// If the trace switched to windows: its full duration, and the completions from the rings' counters. `is_all`: the
+    /// counters were read at the end; otherwise up to one second earlier.
     pub fn lasted(&mut self, span: std::time::Duration, (posted, is_all): (u64, bool)) {
         if let Some(light) = &mut self.light {
             light.events.all = Sums { ns: span.as_nanos() as u64, completions: posted, ..Sums::default() };
@@ -145,9 +144,9 @@ impl Watch<'_> {
         }
     }
 
-    /// Expands the counts of windows, by the completions if all are known, otherwise by time, but never below the known number.
+    /// Extrapolates windows by completions if all are known, otherwise by time, but never below the known number.
     fn expand(&self, raw: &mut Raw) {
-        /// The counter of such a ring counts a large completion twice.
+        /// In such a ring, the counter counts a 32-byte CQE twice.
         const CQE_MIXED: u32 = setup_flag::bit("cqe_mixed");
         let Some(light) = &self.light else { return };
         let mut events = light.events.clone();
@@ -173,14 +172,14 @@ impl Watch<'_> {
         raw.window_counts = Some((light.counts.clone(), known));
     }
 
-    /// Counts since [`begin`](Self::begin) up to now; counting continues. Completions whose delivery path is not decided yet
-    /// are not included in the paths, and unfinished requests are not counted. Counts may differ in age slightly.
+    /// Counts from [`begin`](Self::begin) until now, while counting continues. Excludes completions whose delivery path
+    /// is undecided, and requests in flight. Counts may differ slightly in age.
     pub fn look(&mut self) -> Result<Observed> {
         self.looked().map(|(observed, _)| observed)
     }
 
-    /// As [`look`](Self::look), but closed rings are returned once, if they were returned before or are few. The counts of the others
-    /// are returned once, and do not grow.
+    /// Like [`look`](Self::look), but returns each closed ring once, if it was returned before or few rings are closed.
+    /// Counts of the other rings are also returned once, and do not accumulate.
     pub fn turn(&mut self) -> Result<Observed> {
         let (observed, among_others) = self.looked()?;
         for (number, counted) in among_others {
@@ -220,7 +219,7 @@ impl Watch<'_> {
         }
     }
 
-    /// /proc's counts since [`begin`](Self::begin), or in the windows.
+    /// Counts of /proc/interrupts since [`begin`](Self::begin), or in the windows.
     fn interrupts(&self) -> Option<Interrupts> {
         if let Some(windows) = self.windows.as_ref().filter(|_| self.light.is_none()) {
             return windows.interrupts.clone();

@@ -11,13 +11,13 @@ use crate::raw::peek;
 use crate::skel::types;
 use iotrail_base::error::Result;
 
-/// Minimum number of rings or processes closed since the last sweep, which walks through all entries of the maps.
+/// Number of rings or processes closed since the last sweep that triggers a new one, which walks all map entries.
 const SWEEP: u32 = 256;
 
 type Infos = BTreeMap<u32, types::ring_info>;
 
 impl Watch<'_> {
-    /// Takes the counts of closed rings out of the maps, if there are many, or now if requested.
+    /// Removes closed rings from the maps if there are many, or always if `at_once`.
     pub(super) fn sweep(&mut self, at_once: bool) -> Result<()> {
         let bss = self.bss();
         let now = peek(&bss.rings_gone) + peek(&bss.processes_gone);
@@ -29,14 +29,14 @@ impl Watch<'_> {
         if self.subject.follow.is_none() || !is_due {
             return Ok(());
         }
-        // Rings numbered from here on may have counts before their entry is read.
+        // Rings from this number on may have counts whose info has not been read yet.
         let made = peek(&bss.rings_made);
         self.gone = now;
         let infos: Infos = entries(&self.skel.maps.ring_infos)?.into_iter().collect();
         let mut gone = self.gone_of(&infos)?;
         let held = self.held()?;
         gone.retain(|number, _| !held.contains(number));
-        // It may be about to be moved: it is taken if the last sweep found it in the same state.
+        // A count may be about to move: a ring is removed if the last sweep found it in the same state.
         let was_idle = std::mem::replace(&mut self.idle, gone.keys().copied().collect());
         let mut late = BTreeSet::new();
         let mut taken = self.take_counts(&mut |ring| {
@@ -53,7 +53,7 @@ impl Watch<'_> {
         let mut swept = 0;
         for (number, info) in gone.into_iter().filter(|(number, _)| was_idle.contains(number)) {
             self.idle.remove(&number);
-            // Its entry has another ring's number by now, or is gone.
+            // The address may belong to another ring by now, or to none.
             if info.gone == 0 && tables::lookup(&maps.ring_numbers, &info.address)? == Some(number) {
                 tables::delete(&maps.ring_numbers, &info.address)?;
             }
@@ -73,7 +73,7 @@ impl Watch<'_> {
     /// The closed rings.
     fn gone_of(&self, infos: &Infos) -> Result<Infos> {
         let living = self.followed()?;
-        // Inherited or passed rings outlive the process that created them; their own end is observed.
+        // Inherited or passed rings outlive their creator; their own end is observed.
         let ends_seen = self.plan.attach.contains(&"ring_ended") && self.exit_work_known;
         let with_process = |info: &types::ring_info| {
             info.others > 0 || info.of > 0 || info.interface != types::interface::INTERFACE_IO_URING || !ends_seen
@@ -86,7 +86,7 @@ impl Watch<'_> {
         Ok(infos.iter().filter(|(_, info)| is_gone(info)).map(|(number, info)| (*number, *info)).collect())
     }
 
-    /// Rings of which a CPU or a thread has counts that it has not moved to the maps yet: these rings stay there until then.
+    /// Rings whose counts a CPU or thread has not moved to the maps yet; these rings stay in the maps.
     fn held(&self) -> Result<BTreeSet<u32>> {
         let mut held = BTreeSet::new();
         for slot in self.slots() {
@@ -101,7 +101,7 @@ impl Watch<'_> {
         Ok(held)
     }
 
-    /// Takes out the counts of the rings to be swept, by number.
+    /// Removes and returns the counts of the rings being swept, by number.
     fn take_counts(&self, is_swept: &mut dyn FnMut(u32) -> bool) -> Result<BTreeMap<u32, Counted>> {
         let maps = &self.skel.maps;
         let mut all = BTreeMap::new();
@@ -121,7 +121,7 @@ impl Watch<'_> {
     }
 }
 
-/// Takes the entries to be swept out of one hash, and sums them.
+/// Removes the swept entries of one hash, and sums them.
 fn take_out<K: Copy, V: Copy>(
     map: &impl MapCore,
     is_swept: &mut dyn FnMut(u32) -> bool,

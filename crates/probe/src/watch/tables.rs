@@ -1,7 +1,7 @@
-//! The programs' hashes, read and emptied concurrently with the programs' writes.
+//! Reads and clears the programs' hashes while the programs write to them.
 //!
-//! Keys are not walked one by one: if a key is deleted meanwhile, such a walk restarts. In batches the kernel
-//! returns whole buckets: a permanent entry is returned once.
+//! Keys are not walked one by one, because such a walk restarts if its key is deleted. In batches the kernel returns
+//! complete buckets, so that a permanent entry is returned once.
 
 use std::os::fd::AsRawFd;
 
@@ -11,7 +11,7 @@ use super::errors::unreadable;
 use crate::raw::read;
 use iotrail_base::error::{Error, Result};
 
-/// Entries per batch; a larger bucket is requested again with more space.
+/// Entries per batch. If a bucket is larger, the batch is repeated with more space.
 const AT_ONCE: usize = 4096;
 
 /// All entries of a hash or an array.
@@ -31,7 +31,7 @@ fn each(map: &impl MapCore, take: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
     let (key_size, value_size) = (map.key_size() as usize, map.value_size() as usize);
     let mut room = AT_ONCE.min((map.max_entries() as usize).max(1));
     let (mut keys, mut values) = (vec![0u8; room * key_size], vec![0u8; room * value_size]);
-    // The position to continue from: four bytes of a hash, a key of an array.
+    // Batch position: four bytes for a hash, a key for an array.
     let (mut from, mut to) = (None::<Vec<u8>>, vec![0u8; key_size.max(4)]);
     loop {
         let mut count = room as u32;
@@ -40,7 +40,7 @@ fn each(map: &impl MapCore, take: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
             ..Default::default()
         };
         let start = from.as_mut().map_or(std::ptr::null_mut(), |from| from.as_mut_ptr());
-        // SAFETY: keys and values have room for `count` entries, and the places to go on from for the larger of the two kinds.
+        // SAFETY: keys and values have space for `count` entries, and the positions for the larger kind.
         let failed = unsafe {
             libbpf_sys::bpf_map_lookup_batch(
                 map.as_fd().as_raw_fd(),
@@ -72,7 +72,7 @@ fn each(map: &impl MapCore, take: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
     }
 }
 
-/// Returns and deletes one entry; `None`: deleted already.
+/// Returns and deletes an entry; `None` if it is already deleted.
 pub(super) fn take<K: Copy, V: Copy>(map: &impl MapCore, key: &K) -> Result<Option<V>> {
     match map.lookup_and_delete(bytes(key)) {
         Ok(value) => Ok(value.map(|value| read(&value))),
@@ -85,7 +85,7 @@ pub(super) fn lookup<K: Copy, V: Copy>(map: &impl MapCore, key: &K) -> Result<Op
     Ok(map.lookup(bytes(key), MapFlags::ANY).map_err(unreadable)?.map(|value| read(&value)))
 }
 
-/// A missing entry is not an error.
+/// Deletes an entry, if it exists.
 pub(super) fn delete<K: Copy>(map: &impl MapCore, key: &K) -> Result<()> {
     match map.delete(bytes(key)) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(unreadable(e)),
@@ -93,7 +93,7 @@ pub(super) fn delete<K: Copy>(map: &impl MapCore, key: &K) -> Result<()> {
     }
 }
 
-/// Takes all entries out of a hash.
+/// Deletes all entries of a hash.
 pub(super) fn clear(map: &impl MapCore) -> Result<()> {
     for key in keys(map)? {
         match map.delete(&key) {
@@ -106,13 +106,13 @@ pub(super) fn clear(map: &impl MapCore) -> Result<()> {
     Ok(())
 }
 
-/// A key in the programs' layout. All keys are integers without padding.
+/// Bytes of a key. All keys are integers without padding.
 fn bytes<K: Copy>(key: &K) -> &[u8] {
-    // SAFETY: a live value of plain integers.
+    // SAFETY: the value is live and consists of plain integers.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(key).cast(), size_of::<K>()) }
 }
 
-/// Empties a table of buckets; returns the number of tags in it.
+/// Clears a bucket table. Returns its number of used tags.
 pub(super) fn clear_buckets(map: &impl MapCore) -> Result<u64> {
     const TAGS: usize = size_of::<[u64; 8]>();
     let mut tags = 0;

@@ -1,4 +1,4 @@
-//! Traced requests that have not finished.
+//! Traced requests that are in flight at the end.
 
 use std::collections::HashMap;
 
@@ -11,17 +11,17 @@ use crate::raw::read;
 use crate::skel::types;
 use iotrail_base::error::Result;
 
-/// Traced requests of native and POSIX AIO at the end.
+/// Traced native and POSIX AIO requests at the end.
 #[derive(Default)]
 pub(super) struct OpenAio {
     pub unfinished: u64,
-    /// Complete ones of native aio, and all of POSIX AIO.
+    /// Completed native aio requests, and all POSIX AIO requests.
     pub unreaped: u64,
 }
 
 impl Watch<'_> {
-    /// Requests with a slot among the traced ones: those without a run of task work that decides their delivery path,
-    /// and those that are open.
+    /// Requests that have a trail slot: completed ones without a task work run that decides their delivery path, and
+    /// those in flight.
     pub(super) fn kept(&self) -> Result<(Vec<types::trail>, Vec<types::trail>)> {
         let (mut completed, mut open) = (vec![], vec![]);
         for (bucket, tags) in entries::<u32, [u64; 8]>(&self.skel.maps.requests)? {
@@ -30,7 +30,7 @@ impl Watch<'_> {
                 if let Some(trail) =
                     self.skel.maps.trails.lookup(&index.to_ne_bytes(), MapFlags::ANY).map_err(unreadable)?
                 {
-                    // `COMPLETED` of follow.h.
+                    // `COMPLETED` in follow.h.
                     if tag & 1 == 1 { &mut completed } else { &mut open }.push(read(&trail));
                 }
             }
@@ -38,7 +38,7 @@ impl Watch<'_> {
         Ok((completed, open))
     }
 
-    /// Traced requests of native and POSIX AIO whose result was not observed to be reaped.
+    /// Traced native and POSIX AIO requests whose reaping was not observed.
     pub(super) fn open_aio(&self) -> Result<OpenAio> {
         let mut open = OpenAio::default();
         for (_, request) in entries::<types::aio_key, types::aio_request>(&self.skel.maps.aio_requests)? {
@@ -46,7 +46,7 @@ impl Watch<'_> {
                 0 => u64::from(request.weight > 0),
                 _ => request.followed.into(),
             };
-            // Requests of POSIX AIO count as ended from the start: no probe observes their end.
+            // POSIX AIO requests count as completed from the start, because no probe observes their completion.
             match request.ended > request.more.into() {
                 true => open.unreaped += followed,
                 false => open.unfinished += followed,
@@ -55,7 +55,7 @@ impl Watch<'_> {
         Ok(open)
     }
 
-    /// Removes open requests whose completion found the queue full: only its user data was observed.
+    /// Removes requests whose completion found the CQ full: the overflow event showed only their user data.
     pub(super) fn without_overflowed(&self, open: &mut Vec<types::trail>) -> Result<u64> {
         let overflowed = entries::<types::many_key, u64>(&self.skel.maps.overflowed)?;
         let mut left: HashMap<(u32, u64), u64> =

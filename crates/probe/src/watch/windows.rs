@@ -1,5 +1,5 @@
-//! Tracing in windows: between two windows no program is attached that costs the traced programs time, and nothing is
-//! counted.
+//! Tracing in windows: between windows nothing is counted, and no program that costs the traced programs time is
+//! attached.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use crate::sampled_events::Sums;
 use crate::skel::types;
 use iotrail_base::error::Result;
 
-/// They stay attached: their events are rare, and the start of a ring or process occurs only once. The last ones cost time only
-/// for callers of POSIX AIO, and detaching them takes longer than a window. (A probe on one system call is not among
-/// them: while it is attached, every system call of every program takes the slow path.)
+/// Programs that stay attached: their events are rare, and the creation of a ring or process is observed only once. The
+/// last two cost time only in POSIX AIO calls, and detaching them takes longer than a window. Not included is a probe
+/// on a single system call: while it is attached, all system calls of all programs take the slow path.
 const ALWAYS: [&str; 9] = [
     "follow_create",
     "process_forked",
@@ -33,14 +33,14 @@ const ALWAYS: [&str; 9] = [
 ];
 
 impl Watch<'_> {
-    /// Instead of [`begin`](Watch::begin): counting starts with the first window.
+    /// Replaces [`begin`](Watch::begin): counting begins with the first window.
     pub fn begin_closed(&mut self) -> Result<()> {
         self.misses_before = self.recursion_misses()?;
         self.account_begins()?;
-        // For names.
+        // For the names of the lines.
         self.before = iotrail_host::irq::snapshot().ok();
         self.windows = Some(Windows::default());
-        // For the counters of the threads that are there.
+        // Reads the initial counters of existing threads.
         self.open_account()?;
         self.close_account()?;
         self.detach();
@@ -73,8 +73,8 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// From the next [close](Self::close_window) on there are windows, and counts are expanded to the time between them. Until then everything was
-    /// traced, for `whole` by now. `cost`: of all programs, as a share of the traced CPU time.
+    /// From the next [close](Self::close_window) on, uses windows and extrapolates to the time between them. The last
+    /// `whole` was traced completely. `cost`: of all programs, as a share of the traced CPU time.
     pub fn lighten(&mut self, whole: Duration, cost: f64) {
         let ns = iotrail_host::clock::monotonic_ns() - whole.as_nanos() as u64;
         let opened = Sums { ns, ..Sums::default() };
@@ -83,7 +83,7 @@ impl Watch<'_> {
         self.costly.iter_mut().for_each(|costly| costly.events.cost(cost));
     }
 
-    /// The open window stays open: from here on everything is traced again.
+    /// Keeps the open window open: everything is traced again.
     pub fn stay(&mut self) -> Result<()> {
         self.account(self.sums())?;
         let raw = self.counters()?;
@@ -98,7 +98,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Counts since all programs were attached belong to a window, or to completely traced time.
+    /// Adds the counts since all programs were attached to a window, or to the completely traced time.
     fn account(&mut self, at: Sums) -> Result<()> {
         if self.light.is_none() {
             return Ok(());
@@ -124,20 +124,21 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// The time traced completely since [`begin`](Self::begin) is the first window: from its [close](Self::close_window) on there are
-    /// windows. Not if native or POSIX AIO is used: its counts depend on all earlier events.
+    /// Whether the time traced completely since [`begin`](Self::begin) can become the first window, with windows from
+    /// its [close](Self::close_window) on. Not if native or POSIX AIO is used, whose counts depend on all earlier
+    /// events.
     pub fn can_be_windows(&self) -> bool {
         self.subject.follow.is_some() && peek(&self.bss().calls_needed) == 0
     }
 
-    /// From here on no request is selected; counting continues. Returns the number of unfinished selected requests.
+    /// Stops selecting requests; counting continues. Returns the number of selected requests in flight.
     pub fn finish_window(&mut self) -> u32 {
         let bss = self.bss_mut();
         bss.finishing = 1;
         peek(&bss.followed_now)
     }
 
-    /// Stops counting and detaches the programs. Requests that were not traced to their end are unfinished.
+    /// Stops counting and detaches the programs. Selected requests that are still in flight count as unfinished.
     pub fn close_window(&mut self) -> Result<()> {
         self.close_account()?;
         self.bss_mut().counting = 0;
@@ -145,10 +146,10 @@ impl Watch<'_> {
         let sums = self.sums();
         self.costly.iter_mut().for_each(|costly| costly.end(sums));
         self.detach();
-        // Programs that run now finish first.
+        // Waits for running programs.
         std::thread::sleep(Duration::from_millis(2));
         self.account(sums)?;
-        // Usually there are none, and the table need not be walked.
+        // Usually no request is in flight, so the table is not walked.
         let (_, mut open) = if self.bss().followed_now > 0 { self.kept()? } else { Default::default() };
         let overflowed = self.without_overflowed(&mut open)?;
         let skipped = open.iter().filter(|trail| trail.skips != 0).count() as u64;
@@ -171,7 +172,7 @@ impl Watch<'_> {
             windows.undecided.extend(state.segments.into_iter().filter(|s| s.count > 0));
             tables::delete(&maps.threads, &tid)?;
         }
-        // Their results may be reaped before the next window.
+        // Their results may be reaped between windows.
         tables::clear(&maps.aio_requests)?;
         tables::clear(&maps.overflowed)?;
         for slot in &mut self.bss_mut().slots {
@@ -192,7 +193,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Completions in the queues at the end of a window are not observed to be reaped.
+    /// Drops the completions in the queues at the end of a window: their reaping is not observed.
     pub(super) fn leave_backlog(&mut self) -> Result<()> {
         if self.bss().backlog_now == 0 {
             return Ok(());
@@ -214,7 +215,7 @@ impl Watch<'_> {
     }
 }
 
-/// Clears a slot's momentary state; the counts and the last keys are kept.
+/// Clears a slot's transient state; keeps the counts and the last keys.
 fn forget_the_moment(slot: &mut types::cpu_slot) {
     let zero = types::cpu_slot::default();
     slot.current = zero.current;
