@@ -1,7 +1,7 @@
-//! Converts recorded events to the carrier of every completion.
+//! Determines the delivery path of every completion from recorded events.
 //!
-//! The rules are those of `docs/accuracy.md`, "How a delivery path is decided", implemented independently of the
-//! aggregation in the probes: the two must agree on the same events.
+//! Implements the rules of `docs/accuracy.md`, "How a delivery path is decided", independently of the probes'
+//! aggregation. Both must agree on the same events.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,14 +14,14 @@ use iotrail_schema::waker::Waker;
 /// One completion and its carrier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
-    /// Time and CPU of its posting.
+    /// Time and CPU of the posting.
     pub time_ns: u64,
     pub cpu: u32,
     pub tid: u32,
     pub carrier: Carrier,
 }
 
-/// The result of a recording.
+/// The carriers of all completions in a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assembled {
     /// In the order of posting.
@@ -30,7 +30,7 @@ pub struct Assembled {
 }
 
 impl Assembled {
-    /// Completions by delivery path and detail.
+    /// Number of completions by delivery path and detail.
     pub fn vehicles(&self) -> BTreeMap<(DeliveryPath, Option<String>), u64> {
         let mut by_vehicle = BTreeMap::new();
         for completion in &self.completions {
@@ -40,8 +40,8 @@ impl Assembled {
     }
 }
 
-/// Assigns its carrier to every completion among the events. The events are in the order of time, and complete for the traced
-/// threads since a time at which nothing was pending.
+/// Assigns a carrier to every completion. `events` must be sorted by time, and complete for the traced threads since a
+/// time when no completion was pending.
 pub fn assemble(events: &[Event]) -> Assembled {
     let mut assembler = Assembler::default();
     for event in events {
@@ -60,29 +60,29 @@ enum Place {
     Off,
 }
 
-/// The current wait of a thread in io_uring_enter.
+/// State of a thread's current wait in io_uring_enter.
 #[derive(Debug, Default)]
 struct Wait {
-    /// It has left the CPU in this wait, and no run has posted a completion since.
+    /// The thread has left the CPU in this wait, and no run has posted a completion since.
     slept: bool,
-    /// The last wake-up since the wait started, or since the last run that posted a completion.
+    /// The last wake-up since the wait began or since the last run that posted a completion.
     waker: Option<Waker>,
 }
 
 #[derive(Debug, Default)]
 struct Thread {
     place: Place,
-    /// Posted by this thread, carrier undecided: indices of completions, oldest first.
+    /// Indices of completions posted by this thread with an undecided carrier, oldest first.
     pending: Vec<usize>,
     wait: Option<Wait>,
 }
 
 impl Thread {
-    /// Tracks the thread from CPU to CPU, and counts steps that were missed.
+    /// Tracks the thread across CPUs, and counts missed steps.
     fn follow(&mut self, event: &Event, oddities: &mut Oddities) {
         let here = Place::On(event.cpu);
         match event.what {
-            // An event of the waker: the thread's own CPU is irrelevant.
+            // The event occurs in the waker: the CPU is not the thread's own.
             What::Woken { .. } => return,
             What::SwitchedIn => {
                 if matches!(self.place, Place::On(_)) {
@@ -98,7 +98,7 @@ impl Thread {
         self.place = if matches!(event.what, What::SwitchedOut { .. }) { Place::Off } else { here };
     }
 
-    /// The completions that a run posted, and their carrier.
+    /// Returns the completions that a run posted, and their carrier.
     fn run(
         &mut self,
         items: u64,
@@ -185,7 +185,7 @@ impl Assembler {
                 }
             }
             What::WaitBegins => {
-                // No run is in progress: pending completions were posted inline.
+                // No run is in progress: the pending completions were posted inline.
                 thread.pending.clear();
                 thread.wait = Some(Wait::default());
             }

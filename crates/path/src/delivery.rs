@@ -1,29 +1,29 @@
-//! Converts the observed facts about a posting to its delivery path and detail.
+//! Maps the observed facts about a posting to a delivery path and its detail.
 
 use super::entry::{self, Entry, Fired};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::detail::Detail;
 use iotrail_schema::waker::{Line, Waker};
 
-/// How a completion was posted, as observed by the probes, with names for numbers.
+/// How a completion was posted, as the probes observed it, with names in place of numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Carrier {
-    /// Posted by its own submission, without a queue.
+    /// During its own submission, without a queue.
     Inline,
-    /// Task work inside a system call, without a sleep before it.
+    /// Task work within a system call, without a preceding sleep.
     RunInSyscall {
         nr: u32,
     },
-    /// Task work inside io_uring_enter, after the sleep that `waker` ended.
+    /// Task work within io_uring_enter, after the sleep that `waker` ended.
     RunAfterSleep {
         waker: Waker,
     },
-    /// Task work at the exit of a system call.
+    /// Task work at system-call exit.
     RunAtSyscallExit {
         nr: u32,
     },
-    /// Task work on return from an interrupt or exception, by the symbol of the entry (`None`: symbols can't be read),
-    /// the action observed in it, and, for a device's interrupt, the line whose handler ran last.
+    /// Task work on return from an interrupt or exception: the entry's symbol (`None` if symbols are hidden), the
+    /// action observed in the entry, and for a device interrupt, the line whose handler ran last.
     RunAtReturn {
         entry: Option<String>,
         fired: Option<Fired>,
@@ -32,32 +32,32 @@ pub enum Carrier {
     SqpollThread,
     IowqWorker,
     DevicePoll,
-    /// It was posted in interrupt context (native aio), identified by the waker.
+    /// In interrupt context (native aio), identified by its waker.
     Interrupt {
         by: Waker,
     },
     KernelWorker,
-    /// Posted by an unrelated thread, as far as observed.
+    /// By an unrelated thread, as far as observed.
     Stranger,
-    /// The thread that submitted it, in its own system call (native aio, sync).
+    /// By the submitting thread in its own system call (native aio, sync).
     Submitter,
-    /// A user-space helper thread's own system call (POSIX AIO).
+    /// By a helper thread's own system call (POSIX AIO).
     HelperThread,
-    /// aio_cancel finished it, in the thread that called it (POSIX AIO).
+    /// By aio_cancel, in the calling thread (POSIX AIO).
     Cancelled,
-    /// Its result was reaped; its posting was not observed (native aio).
+    /// Posting unobserved; the result was reaped (native aio).
     Unseen,
-    /// The probes were detached before it was known.
+    /// The probes were detached before the path was known.
     Undecided,
 }
 
-/// System call numbers that decide a delivery path; the same on every 64-bit architecture since 5.1.
+/// System call numbers that decide a delivery path. On all 64-bit architectures these are the same since 5.1.
 pub const IO_URING_ENTER: u32 = 426;
 
-/// A call of the 32-bit table (`NR_I386` of probe/bpf/arch/): by a 32-bit program, or by int 0x80.
+/// Marks a call in the 32-bit table (`NR_I386` in probe/bpf/arch/), by a 32-bit program or by int 0x80.
 const I386: u32 = 1 << 29;
 
-/// Its name; for an unknown number, the number.
+/// Name of the system call, or its number if unknown.
 pub fn syscall_name(nr: u32) -> String {
     if nr & I386 != 0 {
         let nr = nr & !I386;
@@ -83,26 +83,26 @@ fn unknown_return(symbol: Option<&str>) -> String {
 }
 
 impl Carrier {
-    /// The delivery path and its detail. If the facts are insufficient, [`DeliveryPath::Unknown`] with the known part.
+    /// The delivery path and its detail; [`DeliveryPath::Unknown`] with the known part if the facts are insufficient.
     pub fn vehicle(&self) -> (DeliveryPath, Option<String>) {
         match self {
             Carrier::Inline | Carrier::Submitter => (DeliveryPath::Inline, None),
             Carrier::RunInSyscall { nr: IO_URING_ENTER } => (DeliveryPath::Enter, Some(Detail::Ready.to_string())),
-            // Task work also runs inside a few other calls (exit_group, io_uring_register).
+            // Task work also runs within a few other calls (exit_group, io_uring_register).
             Carrier::RunInSyscall { nr } => {
                 (DeliveryPath::Unknown, Some(format!("task work inside {}", syscall_name(*nr))))
             }
             Carrier::RunAfterSleep { waker } => (DeliveryPath::Enter, Some(Detail::Slept(waker.clone()).to_string())),
             Carrier::RunAtSyscallExit { nr } => (DeliveryPath::SyscallExit, Some(syscall_name(*nr))),
             Carrier::RunAtReturn { entry, fired, line } => {
-                // A system call without a number: rt_sigreturn restores the registers of the interrupted code.
+                // A system call without a number: rt_sigreturn restores the interrupted code's registers.
                 if entry.as_deref().is_some_and(entry::is_system_call) {
                     return (DeliveryPath::SyscallExit, Some("rt_sigreturn".into()));
                 }
                 let name = line.as_ref().and_then(|l| l.name.as_deref());
                 match entry::of(entry.as_deref(), fired.as_ref(), name) {
                     Some(Entry::ReschedIpi) => (DeliveryPath::ReschedIpi, None),
-                    // Hyper-V's bus has no line.
+                    // VMBus devices have no line.
                     Some(Entry::DeviceIrq) => {
                         let bus = entry.as_deref() == Some("asm_sysvec_hyperv_callback");
                         (DeliveryPath::DeviceIrq, line.as_ref().filter(|_| !bus).map(|l| l.to_string()))

@@ -1,15 +1,15 @@
-//! Latencies in powers of two, and completions over time. Each completion counts with its weight. Pure.
+//! Latencies in powers of two, and completions over time, weighted. Pure.
 
 use std::collections::BTreeMap;
 
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::trace_record::{LatencyBucket, LatencyHistogram, TimeSlice, Timeline};
 
-/// The initial length of a slice. It doubles when there are more than [`SLICES`].
+/// Initial length of a slice. It doubles whenever there are more than [`SLICES`].
 const SLICE_NS: u64 = 50_000_000;
 const SLICES: usize = 240;
 
-/// Latencies by delivery path and power of two: `i` is from 2^(i - 1) to 2^i, 0 is 0.
+/// Latencies by delivery path and power of two: bin `i` is from 2^(i - 1) to 2^i, bin 0 is 0.
 #[derive(Debug, Clone, Default)]
 pub struct ByPath(BTreeMap<(Option<DeliveryPath>, u8), u64>);
 
@@ -33,10 +33,10 @@ impl ByPath {
     }
 }
 
-/// Completions by time, in slices whose number is bounded.
+/// Completions over time, in a bounded number of slices.
 #[derive(Debug, Clone, Default)]
 pub struct Slices {
-    /// The first completion; `None`: none.
+    /// Time of the first completion.
     began_ns: Option<u64>,
     slice_ns: u64,
     slices: Vec<Slice>,
@@ -51,7 +51,8 @@ struct Slice {
 }
 
 impl Slices {
-    /// `latency_ns`: of a request that ended with it. Completions arrive almost in order: one before the first is counted in the first slice.
+    /// `latency_ns`: latency of the request if this completion ended it. Completions arrive almost in order; one that
+    /// is older than the first is counted in the first slice.
     pub fn take(&mut self, at_ns: u64, latency_ns: Option<u64>, weight: u64) {
         let began_ns = *self.began_ns.get_or_insert(at_ns);
         self.slice_ns = self.slice_ns.max(SLICE_NS);

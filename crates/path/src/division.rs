@@ -1,4 +1,4 @@
-//! The latency of requests, divided by the cause of the delay. The parts sum to it. Pure.
+//! Splits the latency of requests by cause of the delay. The parts add up to the latency. Pure.
 
 use super::waits::power;
 use iotrail_schema::account::{RequestReason as Reason, RequestRow, RequestStage as Stage};
@@ -31,7 +31,7 @@ const READY: Row = (Stage::Ready, None);
 const POSTED: Row = (Stage::Posted, None);
 const UNKNOWN: Row = (Stage::Unknown, None);
 
-/// All parts, in the order of a request's life.
+/// All rows in the order of a request's life cycle.
 const ROWS: [Row; 21] = [
     LINK,
     DRAIN,
@@ -56,14 +56,14 @@ const ROWS: [Row; 21] = [
     UNKNOWN,
 ];
 
-/// Sums over requests, in weighted nanoseconds.
+/// Weighted sums over requests, in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Division([f64; ROWS.len()]);
 
-/// Stamps of a request of native or POSIX AIO between its submission and its reaping. CLOCK_MONOTONIC.
+/// Timestamps of a native or POSIX AIO request between submission and reaping. CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReapedStamps {
-    /// The block layer had a request for it.
+    /// Time at which the block layer had allocated a request.
     pub allocated_ns: Option<u64>,
     pub issued_ns: Option<u64>,
     pub ready_ns: Option<u64>,
@@ -72,7 +72,7 @@ pub struct ReapedStamps {
     pub inlined: bool,
 }
 
-/// The part of a latency that has no row yet.
+/// The part of a latency that is not assigned to a row yet.
 struct Rest<'d> {
     sums: &'d mut Division,
     from: u64,
@@ -81,7 +81,7 @@ struct Rest<'d> {
 }
 
 impl Rest<'_> {
-    /// Assigns the time up to this stamp to a row. A stamp out of order takes nothing.
+    /// Assigns the time up to this timestamp to a row. An out-of-order timestamp assigns nothing.
     fn until(&mut self, ns: Option<u64>, row: Row) {
         if let Some(ns) = ns {
             let ns = ns.clamp(self.from, self.to);
@@ -112,7 +112,7 @@ impl Division {
         let mut rest = self.of(t.submitted.ns, t.posted.ns, t.weight);
         let issued = t.issued.map(|issued| issued.ns);
         let first = before.punted_ns.or(before.bio_ns).or(issued);
-        // A linked request does nothing before its predecessor completes.
+        // A linked request waits for its predecessor to complete.
         let is_first = before.link != Some(Link::Linked);
         let held = match t.punted {
             Some(Punt::Drained) => DRAIN,
@@ -131,7 +131,7 @@ impl Division {
         };
         if t.course == Course::Block {
             rest.until(before.bio_ns, runs);
-            // The plug caches the time that the block layer uses: it may be older than the bio.
+            // The block layer uses the plug's cached time, which may be older than the bio.
             let allocated = before.allocated_ns.filter(|ns| before.bio_ns.is_some_and(|bio| bio <= *ns));
             rest.until(allocated, TAG);
             rest.until(issued, if allocated.is_some() { SCHEDULER } else { BLOCK });
@@ -159,7 +159,8 @@ impl Division {
                 () if opcode::is(&t.opcode, WAITS) => PEER,
                 () if opcode::is(&t.opcode, opcode::PASSTHROUGH) => IN_FLIGHT,
                 () if !is_first => LINK,
-                // The kernel starts a chain when it has consumed all of it; an SQPOLL thread runs each request as it consumes it.
+                // The kernel starts a chain once it has consumed all its SQEs. An SQPOLL thread runs each request as
+                // it consumes the SQE.
                 () if before.link.is_some() || t.vehicle == DeliveryPath::Sqpoll => INLINE,
                 () => UNKNOWN,
             });
@@ -173,7 +174,7 @@ impl Division {
         });
     }
 
-    /// A request of native or POSIX AIO.
+    /// Adds a native or POSIX AIO request.
     pub fn take_reaped(&mut self, submitted_ns: u64, seen: &ReapedStamps, reaped_ns: u64, weight: u32) {
         let mut rest = self.of(submitted_ns, reaped_ns, weight);
         let without_end = if seen.issued_ns.is_some() && seen.ready_ns.is_some() {
@@ -198,37 +199,39 @@ impl Division {
     }
 }
 
-/// Groups of requests for intervals, by the time of their submission: neighbouring requests are correlated.
+/// Number of groups for the intervals. Requests are grouped by submission time, because adjacent requests are
+/// correlated.
 const GROUPS: usize = 10;
 
-/// Bits of a submission's time in nanoseconds that do not choose the group: 134 ms.
+/// Low bits of the submission time (ns) that do not select the group: 134 ms.
 const GROUP_BITS: u32 = 27;
 
 /// Minimum number of groups for an interval.
 const LEAST_GROUPS: usize = 5;
 
-/// Divisions of many requests. Block I/O is observed only part of the time if it costs too much. Only a request that was observed
-/// throughout is divided, which favours short ones. So all requests are divided in the proportions of those with similar latency.
+/// Splits the latency of many requests. Block I/O may be observed only part of the time because of its cost. Only
+/// completely observed requests can be split, which favours short ones. All requests are therefore split in the
+/// proportions of those with similar latency.
 #[derive(Debug, Clone, Default)]
 pub struct Divisions {
-    /// Sum over the requests before the first sampled one.
+    /// Sums of the requests before the first sampled one.
     exact: Division,
     sampled: Option<Box<Sample>>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Sample {
-    /// By power of two of the latency, ascending.
+    /// Sorted by power of two of the latency.
     classes: Vec<(u8, Class)>,
-    /// Divided requests by group.
+    /// Split requests by group.
     groups: [Division; GROUPS],
-    /// The latency of the divided ones, each counted once.
+    /// Total latency of the split requests, unweighted.
     observed: f64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Class {
-    /// Latency of all requests, in weighted nanoseconds.
+    /// Total latency of all requests, in weighted ns.
     latency: f64,
     divided: Division,
 }
@@ -242,7 +245,7 @@ impl Sample {
         &mut self.classes[i].1
     }
 
-    /// Estimate for all requests from the divided ones.
+    /// Estimate for all requests, from the split ones.
     fn division(&self) -> Division {
         let mut sums = Division::default();
         for (_, class) in &self.classes {
@@ -256,7 +259,7 @@ impl Sample {
         sums
     }
 
-    /// Half the 95 % interval of a row's share, which is a ratio of sums over groups.
+    /// Half the width of the 95 % interval of a row's share, as a ratio of sums over groups.
     fn half_of_share(&self, row: usize) -> Option<f64> {
         let groups: Vec<(f64, f64)> =
             self.groups.iter().map(|g| (g.0[row], g.total())).filter(|(_, total)| *total > 0.0).collect();
@@ -283,7 +286,7 @@ impl Divisions {
         self.add_one(t.latency_ns(), t.weight, t.submitted.ns, is_known.then_some(division));
     }
 
-    /// A request of native or POSIX AIO.
+    /// Adds a native or POSIX AIO request.
     pub fn take_reaped(&mut self, submitted_ns: u64, seen: &ReapedStamps, reaped_ns: u64, weight: u32) {
         let mut division = Division::default();
         division.take_reaped(submitted_ns, seen, reaped_ns, weight);
@@ -320,7 +323,7 @@ impl Divisions {
         sample.observed += more.observed;
     }
 
-    /// In whole nanoseconds, without zeros, the largest first.
+    /// Rows in full ns, largest first, without zeros.
     pub fn rows(&self) -> Vec<RequestRow> {
         let sampled = self.sampled.as_ref().map(|sample| sample.division()).unwrap_or_default();
         let total = sampled.total();
@@ -368,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Rows in µs, in the order of a request's life; they sum to its latency.
+    /// Rows in µs, in life-cycle order. Asserts that they add up to the latency.
     fn rows(trail: &RequestTrace) -> Vec<(Row, u64)> {
         let mut sums = Division::default();
         sums.take(trail);
@@ -383,7 +386,7 @@ mod tests {
         let seen = Before { bio_ns: Some(2 * US), allocated_ns: Some(7 * US), ..Before::default() };
         let whole = RequestTrace { before: seen, ..read() };
         assert_eq!(rows(&whole), [(INLINE, 2), (TAG, 5), (SCHEDULER, 3), (DEVICE, 80), (READY, 10)]);
-        // The plug's cached time is before the bio.
+        // The plug's cached time precedes the bio.
         let plugged = RequestTrace { before: Before { allocated_ns: Some(US), ..seen }, ..read() };
         assert_eq!(rows(&plugged), [(INLINE, 2), (BLOCK, 8), (DEVICE, 80), (READY, 10)]);
         let limited = RequestTrace { before: Before { throttled: true, ..seen }, ..read() };
@@ -405,7 +408,7 @@ mod tests {
             ..read()
         };
         assert_eq!(rows(&fsync), [(INLINE, 3), (IOWQ_QUEUE, 37), (IOWQ, 60)]);
-        // Posted by its ring's thread: the start of the worker is not observed.
+        // Posted by its ring's thread; the start of the worker is unobserved.
         let deferred =
             RequestTrace { vehicle: DeliveryPath::Enter, before: Before { worker_ns: None, ..seen }, ..fsync.clone() };
         assert_eq!(rows(&deferred), [(INLINE, 3), (IOWQ, 97)]);
@@ -478,7 +481,7 @@ mod tests {
         assert_eq!(rows(sums), [(Stage::Device, 22), (Stage::Posted, 20), (Stage::Block, 5), (Stage::Ready, 3)]);
     }
 
-    /// A read of `us` microseconds that was submitted `after` others.
+    /// A read of `us` µs that is submitted `after` groups later.
     fn read_of(us: u64, after: u64, partly_observed: bool) -> RequestTrace {
         let from = after << GROUP_BITS;
         let at = |part: u64| Stamp { ns: from + part * us * US / 100, cpu: 0 };
@@ -493,7 +496,7 @@ mod tests {
     #[test]
     fn requests_observed_in_part_are_divided_as_those_of_like_latency() {
         let mut sums = Divisions::default();
-        // Fewer of the long reads are observed throughout; they spend all their time after the device.
+        // Fewer of the long reads are observed completely. They spend all their time after the device.
         for after in 0..20 {
             sums.take(&read_of(100, after, false));
             (0..9).for_each(|_| sums.take(&read_of(1000, after, true)));
@@ -508,7 +511,7 @@ mod tests {
         let device = rows.iter().find(|row| row.stage == Stage::Device).unwrap();
         assert_eq!((device.ns, device.exact), (20 * 80 * US, false));
         assert!(rows[0].ns > long * 9 / 10 && rows.iter().all(|row| row.ns_ci95.is_some()), "{rows:?}");
-        // Nothing is known of the longest.
+        // The longest read is unobserved.
         sums.take(&read_of(100_000, 0, true));
         let unknown = sums.rows().into_iter().find(|row| row.stage == Stage::Unknown).unwrap();
         assert_eq!(unknown.ns, 100_000 * US);
@@ -521,7 +524,7 @@ mod tests {
         for _ in 0..trials {
             let mut sums = Divisions::default();
             for i in 0..600 {
-                // The device takes 20 or 90 % of like latencies; windows of five are alike.
+                // At similar latencies the device takes 20 % or 90 %, the same in each window of five reads.
                 let us = if random.below(2) == 0 { 20 } else { 90 };
                 for _ in 0..5 {
                     let mut t = read_of(100, i / 5, false);

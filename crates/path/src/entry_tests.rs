@@ -94,7 +94,7 @@ fn kicks_by_site() {
 
 #[test]
 fn the_work_in_an_interrupt_decides_on_arm64() {
-    // What 6.1, 6.12 and 7.3 have as the outermost return address of an interrupt: `el0t_64_irq` calls its handler.
+    // Outermost return address of an interrupt on 6.1, 6.12 and 7.3: in `el0t_64_irq`, which calls its handler.
     for symbol in ["el0t_64_irq", "el0t_64_irq_handler", "el0t_64_fiq", "el0t_32_irq"] {
         let by = |fired: &Fired, line| of(Some(symbol), Some(fired), line);
         assert_eq!(by(&vector("timer"), None), Some(Entry::TimerTick));

@@ -1,7 +1,7 @@
-//! Files of traced requests, and the requests on them: sums by file. Pure.
+//! Files of traced requests, and the sums of the requests per file. Pure.
 //!
-//! A file is identified by its inode, independent of process and descriptor. An object without its own inode (socket, pipe, eventfd) is identified by
-//! process, kind and descriptor.
+//! A file is identified by its inode, independent of process and descriptor. An object without its own inode (socket,
+//! pipe, eventfd) is identified by process, kind and descriptor.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,7 +11,7 @@ use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::durations::Durations;
 use iotrail_stats::estimate::Stratum;
 
-/// The key of a sum.
+/// Key of the per-file sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Key {
     Inode { device: u32, inode: u64, generation: u32 },
@@ -19,7 +19,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// `None`: the operation had no file.
+    /// `None` if the operation has no file.
     pub fn of(tgid: u32, file: Option<FileSeen>, descriptor: Option<Descriptor>) -> Option<Key> {
         match (file, descriptor) {
             (Some(f), _) if f.kind.is_named() => {
@@ -33,7 +33,7 @@ impl Key {
     }
 }
 
-/// The effect of an operation on its file.
+/// Effect of an operation on its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Does {
     Reads,
@@ -41,7 +41,7 @@ pub(crate) enum Does {
     Other,
 }
 
-/// The file that splice and tee name is their destination.
+/// For splice and tee, the named file is the destination.
 pub(crate) fn does(name: &str) -> Does {
     match () {
         () if opcode::is(name, opcode::READS) => Does::Reads,
@@ -50,11 +50,11 @@ pub(crate) fn does(name: &str) -> Does {
     }
 }
 
-/// Requests of one kind, and the bytes that they moved.
+/// Requests of one kind and the bytes that they transferred.
 #[derive(Debug, Clone, Default)]
 pub struct Moved {
     pub requests: Stratum,
-    /// By the power of two below: an interval needs items of about equal value.
+    /// Bytes by power of two of the length, because the interval estimate needs items of similar value.
     bytes: BTreeMap<u32, Stratum>,
 }
 
@@ -65,7 +65,7 @@ impl Moved {
         }
     }
 
-    /// In the form for [`iotrail_stats::estimate::interval`].
+    /// Strata for [`iotrail_stats::estimate::interval`].
     pub fn bytes(&self) -> Vec<Stratum> {
         self.bytes.values().copied().collect()
     }
@@ -76,7 +76,7 @@ impl Moved {
     }
 }
 
-/// The requests on one file.
+/// Requests on one file.
 #[derive(Debug, Clone)]
 pub struct Use {
     pub kind: Kind,
@@ -84,13 +84,13 @@ pub struct Use {
     pub reads: Moved,
     pub writes: Moved,
     pub others: Stratum,
-    /// Requests with one completion.
+    /// Latencies of requests with a single completion.
     pub latency: Durations,
     pub descriptors: BTreeSet<Descriptor>,
     pub processes: BTreeSet<u32>,
 }
 
-/// Maximum descriptors and processes kept per file.
+/// Maximum number of descriptors and of processes kept per file.
 const KEPT: usize = 256;
 
 impl Use {
@@ -107,7 +107,7 @@ impl Use {
         }
     }
 
-    /// All requests.
+    /// Number of all requests.
     pub fn requests(&self) -> Stratum {
         let mut all = self.others;
         all.add(&self.reads.requests);
@@ -143,21 +143,20 @@ impl Use {
     }
 }
 
-/// Maximum files with their own sum; the least busy of twice as many are combined.
+/// Maximum number of files with their own sum. When there are twice as many, the least busy are merged.
 const APART: usize = 256;
 
-/// Traced requests by file.
+/// Sums of the traced requests per file.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     apart: HashMap<Key, Use>,
-    /// Upper bound of the number of others: a file that returns is counted again.
+    /// Upper bound of the number of merged files: a file that returns is counted again.
     pub folded: u64,
     pub folded_requests: Stratum,
 }
 
 impl Files {
-    /// `is_first`: the first completion of its request. `scale`: the factor from the traced time to the time that
-    /// it represents.
+    /// `is_first`: first completion of its request. `scale`: ratio of the represented time to the traced time.
     pub fn take(&mut self, trail: &RequestTrace, is_first: bool, scale: u32) {
         let Some(of) = self.used(trail) else { return };
         let bytes = if trail.notification { 0 } else { trail.result.max(0) as u64 };
@@ -165,13 +164,14 @@ impl Files {
         of.done(does(&trail.opcode), (trail.weight, scale), is_first, bytes, is_whole.then(|| trail.latency_ns()));
     }
 
-    /// A request whose completion found the queue full: its duration is unknown.
+    /// Adds a request whose completion found the CQ full, so that its latency is unknown.
     pub fn take_overflowed(&mut self, trail: &RequestTrace) {
         let Some(of) = self.used(trail) else { return };
         of.done(does(&trail.opcode), (trail.weight, 1), true, trail.result.max(0) as u64, None);
     }
 
-    /// A request of native or POSIX AIO: only the descriptor of its file is known. `weight`: its own, times the scale.
+    /// Adds a native or POSIX AIO request, of which only the descriptor is known. `weight`: its own weight and the
+    /// scale.
     pub fn take_reaped(&mut self, tgid: u32, fd: i32, opcode: &str, weight: (u32, u32), result: i64, latency_ns: u64) {
         let descriptor = Descriptor::Fd(fd);
         let of = self.of(Key::Descriptor { tgid, kind: Kind::Unknown, descriptor }, Kind::Unknown);
@@ -179,7 +179,7 @@ impl Files {
         of.done(does(opcode), weight, true, result.max(0) as u64, Some(latency_ns));
     }
 
-    /// The file of a traced request; `None`: it had none.
+    /// The sum of the request's file; `None` if the request has no file.
     fn used(&mut self, trail: &RequestTrace) -> Option<&mut Use> {
         let key = Key::of(trail.tgid, trail.file, trail.descriptor)?;
         let of = self.of(key, trail.file.map_or(Kind::Unknown, |f| f.kind));
@@ -195,7 +195,7 @@ impl Files {
         self.apart.entry(key).or_insert_with(|| Use::new(kind))
     }
 
-    /// Keeps the busiest, and combines the rest.
+    /// Keeps the busiest files and merges the rest.
     fn thin(&mut self) {
         let mut all: Vec<(Key, Use)> = self.apart.drain().collect();
         all.sort_by_key(|(key, of)| (std::cmp::Reverse(of.requests().items()), *key));
@@ -257,7 +257,7 @@ mod tests {
         }
         files.take(&RequestTrace { descriptor: Some(Descriptor::Fixed(3)), ..on(77, 0, "read_fixed", -5) }, true, 1);
         files.take(&on(78, 3, "read", 1), true, 1);
-        // A timeout has none.
+        // A timeout has no file.
         files.take(&RequestTrace { file: None, descriptor: None, ..on(0, 0, "timeout", -62) }, true, 1);
         assert_eq!(files.iter().count(), 2);
         let key = Key::Inode { device: 8 << 20 | 1, inode: 77, generation: 5 };
@@ -274,7 +274,7 @@ mod tests {
         let mut files = Files::default();
         let recv =
             |tgid, fd, more| RequestTrace { tgid, file: Some(seen(Kind::Socket, 0)), more, ..on(0, fd, "recv", 10) };
-        // Two completions of one request.
+        // Two completions of the same request.
         files.take(&recv(1, 5, true), true, 1);
         files.take(&recv(1, 5, false), false, 1);
         files.take(&recv(2, 5, false), true, 1);

@@ -1,6 +1,7 @@
-//! Meaning of a completion's records: its kernel entry, and so its delivery path. Pure: no I/O, no kernel, no clock.
+//! Interprets the records of a completion: its kernel entry and thus its delivery path. Pure: no I/O, no kernel, no
+//! clock.
 //!
-//! It uses `iotrail-schema`, `iotrail-stats`.
+//! Uses `iotrail-schema` and `iotrail-stats`.
 
 pub mod assemble;
 pub mod delivery;

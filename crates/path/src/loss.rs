@@ -1,28 +1,28 @@
-//! Inconsistencies that a complete and ordered recording cannot contain: counted by class.
+//! Inconsistencies that a complete and sorted recording cannot contain, counted by class.
 
 use serde::{Deserialize, Serialize};
 
-/// All zero if every event's partner was recorded.
+/// All zero if no event is missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Oddities {
-    /// An event earlier than the one before it: the recording was not sorted, or clocks differ between CPUs.
+    /// An event is earlier than its predecessor: the recording is not sorted, or clocks differ between CPUs.
     pub out_of_order: u64,
-    /// A run that reports more items than pending completions. The cause may be items that post none (a poll that re-arms),
-    /// or lost completions.
+    /// A run reports more items than there are pending completions: the items posted none (a poll that re-arms), or
+    /// completions were lost.
     pub overclaimed_runs: u64,
-    /// A thread was switched in while it had a CPU: its switch-out was missed.
+    /// A thread was switched in while on a CPU: its switch-out was missed.
     pub unseen_switches_out: u64,
-    /// An event of a thread that was off the CPU: its switch-in was missed.
+    /// A thread that is off the CPU has an event: its switch-in was missed.
     pub unseen_switches_in: u64,
-    /// An event of a thread on a CPU different from its own: a switch-out and a switch-in were missed.
+    /// A thread has an event on another CPU than its own: a switch-out and a switch-in were missed.
     pub unseen_moves: u64,
-    /// A run after a sleep in io_uring_enter whose wake-up was missed.
+    /// A run followed a sleep in io_uring_enter whose wake-up was missed.
     pub unseen_wakers: u64,
 }
 
 impl Oddities {
-    /// Each class by its name.
+    /// Name and count of each class.
     pub fn named(&self) -> [(&'static str, u64); 6] {
         [
             ("out_of_order", self.out_of_order),
@@ -34,8 +34,8 @@ impl Oddities {
         ]
     }
 
-    /// Classes that a kernel which skips probes while process 1 runs causes by itself (`docs/accuracy.md`).
-    /// They leave no completion without its delivery path; a missed wake-up leaves one without its waker's name.
+    /// Number of inconsistencies that occur on kernels which skip probes while process 1 runs (`docs/accuracy.md`).
+    /// Every completion still gets its delivery path; after a missed wake-up, the name of its waker is missing.
     pub fn of_blindness(&self) -> u64 {
         self.unseen_switches_in + self.unseen_wakers
     }
@@ -45,15 +45,15 @@ impl Oddities {
     }
 }
 
-/// Losses because a map was full or memory was missing.
+/// What was lost because a map was full or no memory was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// Threads' states: then the delivery paths of their completions are wrong, not only too low.
+    /// Thread states. The delivery paths of their completions are then wrong, not just too low.
     Threads,
     Counts,
     /// Requests and results of native and POSIX AIO.
     Calls,
-    /// Processes that should have been traced.
+    /// Child processes that should have been traced.
     Children,
     Errnos,
     Interrupts,

@@ -1,18 +1,19 @@
-//! Requests in flight with shared memory: two reads into the same bytes at one time, and requests on registered buffers
-//! that were unregistered before they ended. Both end without an error. Only if all requests are traced; pure.
+//! Requests in flight that conflict in memory: concurrent reads into the same bytes, and requests on registered buffers
+//! that were unregistered before the requests completed. Neither causes an error. Requires that all requests are
+//! traced. Pure.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use iotrail_schema::opcode;
 use iotrail_schema::trail::{Course, Punt, RequestTrace};
 
-/// Reads kept per process, to compare later ones with: hardly more are in flight at a time.
+/// Number of reads kept per process for the comparison; more are rarely in flight.
 const KEPT: usize = 1024;
 
-/// Maximum processes with kept reads.
+/// Maximum number of processes with kept reads.
 const PROCESSES: usize = 256;
 
-/// Unregistrations that are kept: requests in flight may still be affected by them.
+/// Number of kept unregistrations, which may affect requests in flight.
 const UNREGISTERED: usize = 256;
 
 /// All buffers of a ring were unregistered.
@@ -22,36 +23,36 @@ pub struct Unregistered {
     pub ns: u64,
 }
 
-/// The memory that a read has written, and the span in which it may have.
+/// Memory written by a read, and the time in which the read may have written it.
 #[derive(Debug, Clone, Copy)]
 struct Read {
     from: u64,
     to: u64,
     submitted_ns: u64,
-    /// The end of that span.
+    /// End of that time.
     done_ns: u64,
     posted_ns: u64,
     user_data: u64,
 }
 
 impl Read {
-    /// Overlap in time.
+    /// Whether the two overlap in time.
     fn overlaps(&self, other: &Read) -> bool {
         self.submitted_ns < other.done_ns && other.submitted_ns < self.done_ns
     }
 }
 
-/// Two reads of one process that were in flight at the same time.
+/// Two concurrent reads of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overlap {
     pub ring: Option<u32>,
     pub opcode: String,
-    /// The bytes that both have written.
+    /// Number of bytes that both wrote.
     pub bytes: u64,
     pub user_data: [u64; 2],
 }
 
-/// The first of several requests: the program's author can find it by its user data.
+/// The first of several requests. Its user data identifies it in the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct First {
     pub ring: Option<u32>,
@@ -63,10 +64,10 @@ pub struct First {
 pub struct Memory {
     reads: BTreeMap<u32, VecDeque<Read>>,
     unregistered: VecDeque<Unregistered>,
-    /// Reads that overlapped with another one in flight, the later one of two.
+    /// Reads that overlap with another concurrent read; the later of the two counts.
     pub overlapping: u64,
     pub overlap: Option<Overlap>,
-    /// Requests with registered buffers that ended after these were unregistered.
+    /// Requests on registered buffers that completed after these were unregistered.
     pub outlived: u64,
     pub outlived_first: Option<First>,
 }
@@ -83,7 +84,7 @@ impl Memory {
         if opcode::is(&trail.opcode, opcode::INDEXED) {
             self.take_fixed(trail);
         }
-        // A drained ring serialises its requests. In a sample, neighbours are unknown.
+        // A drained ring serialises its requests. In a sample, concurrent requests may be missing.
         let alone = trail.weight > 1 || trail.punted == Some(Punt::Drained);
         if let (Some(from), Ok(written @ 1..)) = (trail.buffer.filter(|_| !alone), u64::try_from(trail.result)) {
             self.take_read(trail, from, from.saturating_add(written));
@@ -108,7 +109,8 @@ impl Memory {
             return;
         }
         let reads = self.reads.entry(trail.tgid).or_default();
-        // A request that completes during its submission ends before the next one is submitted, whenever it is posted.
+        // A request that completes during its submission ends before the next one is submitted, whenever its
+        // completion is posted.
         let at_once = trail.course == Course::Direct && trail.ready.is_none() && trail.punted.is_none();
         let done_ns = if at_once { trail.submitted.ns } else { trail.posted.ns };
         let read = Read {
@@ -119,7 +121,7 @@ impl Memory {
             posted_ns: trail.posted.ns,
             user_data: trail.user_data,
         };
-        // They arrive approximately in the order of posting.
+        // Reads arrive roughly in the order of posting.
         let lately = reads.iter().rev().take_while(|r| r.posted_ns > read.submitted_ns);
         let other = lately.filter(|r| r.from < to && from < r.to).find(|r| r.overlaps(&read)).copied();
         if reads.len() == KEPT {
@@ -143,7 +145,7 @@ mod tests {
     use iotrail_schema::trail::Stamp;
     use iotrail_schema::trail_example::trail;
 
-    /// A read of 4 KiB to this address, in flight between two times.
+    /// A 4 KiB read to this address, in flight from `submitted` to `posted`.
     fn read(user_data: u64, buffer: u64, submitted: u64, posted: u64) -> RequestTrace {
         let at = |ns| Stamp { ns, cpu: 0 };
         let (ready, course) = (Some(at(posted)), Course::Block);
@@ -163,7 +165,7 @@ mod tests {
         let cached =
             |n, submitted| RequestTrace { ready: None, course: Course::Direct, ..read(n, 0x1000, submitted, 100) };
         assert_eq!(of(&[cached(1, 10), cached(2, 20), cached(3, 30)]).overlapping, 0);
-        // But not before a read that was in flight already.
+        // It does overlap with a read that was already in flight.
         assert_eq!(of(&[cached(1, 20), read(2, 0x1000, 10, 110)]).overlapping, 1);
     }
 
@@ -184,7 +186,7 @@ mod tests {
     #[test]
     fn one_after_the_other_into_the_same_memory() {
         assert_eq!(of(&[read(1, 0x1000, 10, 20), read(2, 0x1000, 20, 30)]).overlapping, 0);
-        // Adjacent, to the byte.
+        // Adjacent byte ranges.
         assert_eq!(of(&[read(1, 0x1000, 10, 30), read(2, 0x2000, 10, 30)]).overlapping, 0);
     }
 

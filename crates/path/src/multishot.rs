@@ -1,27 +1,28 @@
-//! Identifies completions that are not the first of their request.
+//! Identifies completions other than the first of their request.
 
 use std::collections::HashSet;
 
 use iotrail_schema::trail::RequestTrace;
 
-/// Takes trails in the order of posting. Memory: 40 bytes per request with further completions.
+/// Expects trails in the order of posting. Needs 40 bytes per request that has further completions.
 #[derive(Debug, Default)]
 pub struct Multishot {
     open: HashSet<Request>,
 }
 
-/// Ring, process, submission stamp and user data: unique among the requests that are open at one time.
+/// Ring, process, submission time and user data: unique among concurrent requests.
 type Request = (Option<u32>, u32, u64, u64);
 
 impl Multishot {
-    /// Whether the request had an earlier completion (multishot, or a zero-copy send's notification): then posted −
-    /// submitted is not a latency, and stages before *ready* do not belong to this completion.
+    /// Whether the request has posted an earlier completion (multishot, or the notification of a zero-copy send). If
+    /// so, posted − submitted is not a latency, and stages before *ready* do not belong to this completion.
     pub fn is_later(&mut self, trail: &RequestTrace) -> bool {
-        // Nearly every request has one completion, which needs no lookup.
+        // Nearly every request has a single completion and needs no lookup.
         if !trail.more && !trail.notification && self.open.is_empty() {
             return false;
         }
-        // A notification names itself, and may never come: its request is the kernel's own and is not traced.
+        // A notification identifies itself and may never come: its request is internal to the kernel and is not
+        // traced.
         if trail.is_zero_copy_send() {
             return trail.notification;
         }

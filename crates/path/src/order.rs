@@ -1,15 +1,15 @@
-//! The order of completions: whether they were posted in the order of submission, and in the order in which they
-//! were ready; and between which stages an order was lost.
+//! The order of completions: whether they were posted in the order in which they were submitted and in which they
+//! became ready, and which stage changed the order.
 //!
-//! A completion is an **inversion** if it overtook another one of the same ring: that one was submitted before it and posted
-//! after it. Its **displacement** is the difference of its positions in the two orders. The same is computed between
-//! neighbouring stages, of the completions with all stamps: submitted → issued (`block`), issued → ready (`device`),
-//! ready → ended (`file_system`: without a file system's worker, a request has ended when it is ready), ended → posted
-//! (`task_work`). An order that one stage loses another may restore, so these four need not sum to the inversions.
+//! A completion is an **inversion** if it overtook another completion of the same ring, which was submitted earlier and
+//! posted later. Its **displacement** is the difference of its positions in both orders. The same is computed between
+//! adjacent stages, for completions with all timestamps: submitted → issued (`block`), issued → ready (`device`), ready
+//! → ended (`file_system`; without a file system worker, a request ends when it is ready), ended → posted
+//! (`task_work`). A later stage may restore an order, so the four stages need not add up to the total.
 //!
-//! A request that waits for a peer is ready when the peer sends, whatever was submitted first. So the same is computed for ready → posted
-//! (`delivery`), for all completions with an observed ready time, including those of multishot requests. A wait ([`super::waits`]), which all
-//! others overtake, counts only in that order.
+//! A request that waits for a peer becomes ready when the peer sends, regardless of the submission order. The same is
+//! therefore computed for ready → posted (`delivery`), for all completions with an observed ready time, including
+//! multishot ones. Waits ([`super::waits`]), which all other requests overtake, count only in that order.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -19,49 +19,49 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveredBy, Delivery, Order, OrderBy};
 use iotrail_schema::trail::{RequestTrace, Stamp};
 
-/// Maximum traced completions whose order is kept, the first ones: 56 bytes each.
+/// Maximum number of traced completions whose order is kept, the first ones; 56 bytes each.
 const KEPT: usize = 1 << 18;
 
-/// One completion's stamps, in nanoseconds; `None`: unknown.
+/// Timestamps of one completion in ns; `None` if unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Passage {
     ring: u32,
     /// As [`RequestTrace::weight`].
     weight: u32,
-    /// Index of its operation's name.
+    /// Index of the operation's name.
     opcode: u16,
     /// As [`waits::armed`].
     armed: Option<u8>,
-    /// `None`: one of several completions of its request, whose submission does not imply its order.
+    /// `None` for one of several completions of a request: the submission does not determine its order.
     submitted: Option<NonZeroU64>,
     issued: Option<NonZeroU64>,
     ready: Option<NonZeroU64>,
-    /// Only if a worker of a file system had to finish it.
+    /// Only if a file system worker had to finish the request.
     ended: Option<NonZeroU64>,
     posted: u64,
-    /// Posted by its own submission.
+    /// Posted during its own submission.
     inline: bool,
 }
 
 impl Passage {
-    /// The time at which it could be delivered.
+    /// Time from which the completion could be posted.
     fn deliverable(&self) -> Option<u64> {
         Some(self.ended.or(self.ready)?.get())
     }
 }
 
-/// Stamps of completions in the order of arrival; the order is computed at the end.
+/// Collects the completions' timestamps in order of arrival. The order is computed at the end.
 #[derive(Debug, Clone, Default)]
 pub struct OrderTracker {
     passages: Vec<Passage>,
     opcodes: Vec<String>,
 }
 
-/// Whether a request is a wait, by its ring and operation, and how long a poll was armed for it.
+/// Whether a request is a wait, from its ring, its operation and the time for which a poll was armed.
 pub type IsWait<'a> = &'a dyn Fn(u32, &str, Option<u8>) -> bool;
 
 impl OrderTracker {
-    /// `is_whole`: it is the only completion of its request. A completion of an unknown ring is not taken.
+    /// `is_whole`: the request's only completion. Completions of unknown rings are ignored.
     pub fn take(&mut self, trail: &RequestTrace, is_whole: bool) {
         let Some(ring) = trail.ring.filter(|_| self.passages.len() < KEPT) else { return };
         let stamp = |s: Stamp| NonZeroU64::new(s.ns);
@@ -88,8 +88,8 @@ impl OrderTracker {
         self.passages.clear();
     }
 
-    /// Order of each ring with two or more completions. O(n log n). For a sample of
-    /// requests this is the order within the sample.
+    /// Order of each ring with at least two completions, in O(n log n). For a sample of requests, it is the order
+    /// within the sample.
     pub fn by_ring(&self, ends_seen: bool, is_wait: IsWait<'_>) -> BTreeMap<u32, Order> {
         let several = |of: &Vec<&Passage>| of.len() > 1;
         self.rings()
@@ -99,7 +99,7 @@ impl OrderTracker {
             .collect()
     }
 
-    /// Of all rings together; `None` with fewer than two completions.
+    /// Order over all rings; `None` for fewer than two completions.
     pub fn order(&self, ends_seen: bool, is_wait: IsWait<'_>) -> Option<Order> {
         if self.passages.len() < 2 {
             return None;
@@ -107,14 +107,15 @@ impl OrderTracker {
         let rings = self.rings();
         let mut order = rings.values().map(|of| self.of_ring(of, ends_seen, is_wait)).reduce(sum)?;
         if let Some(delivery) = &mut order.delivery {
-            // Rings without an observed ready time have no such part.
+            // Rings without any observed ready time have no such part.
             delivery.without_ready = rings.values().map(|of| of.len() as u64).sum::<u64>() - delivery.completions;
         }
         Some(order)
     }
 
-    /// For each ring, the completions that were traced with one weight, all or a sample: in a sample, one overtakes only those as far
-    /// away as its neighbours, so the two differ. Uses the weight that represents more of them.
+    /// Per ring, the completions traced with the same weight: either all requests or a sample. In a sample a completion
+    /// can only overtake more distant ones, so the two are not comparable. Uses the weight that represents more
+    /// completions.
     fn rings(&self) -> BTreeMap<u32, Vec<&Passage>> {
         let mut rings: BTreeMap<u32, Vec<&Passage>> = BTreeMap::new();
         for p in &self.passages {
@@ -137,7 +138,7 @@ impl OrderTracker {
     }
 }
 
-/// `others`: those of the ring that are not waits.
+/// `others`: the ring's completions that are not waits.
 fn of_ring(ring: &[&Passage], others: &[&Passage], ends_seen: bool) -> Order {
     let of = |these: &[&Passage], span: &dyn Fn(&Passage) -> Option<(u64, u64)>| {
         let mut spans: Vec<_> = these.iter().filter_map(|p| span(p)).collect();
@@ -149,7 +150,7 @@ fn of_ring(ring: &[&Passage], others: &[&Passage], ends_seen: bool) -> Order {
         }
     };
     let whole = of(others, &|p| Some((p.submitted?.get(), p.posted)));
-    // Between neighbours, of those with all stamps.
+    // Between adjacent stages, for completions with all timestamps.
     let staged = |p: &Passage| p.submitted.zip(p.issued).zip(p.ready).is_some();
     let between =
         |span: &dyn Fn(&Passage) -> Option<(u64, u64)>| of(others, &|p| span(p).filter(|_| staged(p))).inversions;
@@ -192,7 +193,7 @@ struct Lost {
     max_displacement: u64,
 }
 
-/// With two rings or more.
+/// Combines the orders of two rings.
 fn sum(a: Order, b: Order) -> Order {
     let both = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
     let delivery = |a: Delivery, b: Delivery| Delivery {
@@ -225,20 +226,20 @@ fn sum(a: Order, b: Order) -> Order {
     }
 }
 
-/// Number of (from, to) that overtook another. Leaves them in the order of `to`.
+/// Number of (from, to) pairs that overtook another. Leaves the pairs sorted by `to`.
 fn inversions(spans: &mut [(u64, u64)]) -> u64 {
     spans.sort_unstable_by_key(|(from, to)| (*to, *from));
     overtook(spans.iter().rev().map(|span| (*span, ()))).count() as u64
 }
 
-/// The notes of those (from, to) that overtook another.
+/// The notes of the (from, to) pairs that overtook another.
 fn overtakers<T: Copy>(spans: &mut [((u64, u64), T)]) -> impl Iterator<Item = T> {
     spans.sort_unstable_by_key(|((from, to), _)| (*to, *from));
     overtook(spans.iter().rev().copied())
 }
 
-/// From the last `to` backwards: one overtook if any after it has an earlier `from`. With equal `to`, the latest `from` comes
-/// first: equal stamps do not overtake.
+/// Iterates from the last `to` backwards: a pair overtook if any pair after it has an earlier `from`. At equal `to`,
+/// the latest `from` comes first, because equal timestamps do not overtake.
 fn overtook<T>(backwards: impl Iterator<Item = ((u64, u64), T)>) -> impl Iterator<Item = T> {
     let mut earliest = u64::MAX;
     backwards.filter_map(move |((from, _), noted)| {
@@ -248,9 +249,9 @@ fn overtook<T>(backwards: impl Iterator<Item = ((u64, u64), T)>) -> impl Iterato
     })
 }
 
-/// Number of (from, to) that were overtaken. Leaves them in the order of `to`.
+/// Number of (from, to) pairs that were overtaken. Leaves the pairs sorted by `to`.
 fn overtaken(spans: &mut [(u64, u64)]) -> u64 {
-    // Mirrored: any before it has a later `from`. With equal `to`, the earliest `from` comes first.
+    // Mirrored: overtaken if any pair before it has a later `from`. At equal `to`, the earliest `from` comes first.
     spans.sort_unstable_by_key(|(from, to)| (*to, *from));
     let (mut latest, mut overtaken) = (0, 0);
     for same in spans.chunk_by(|a, b| a.1 == b.1) {
@@ -260,7 +261,7 @@ fn overtaken(spans: &mut [(u64, u64)]) -> u64 {
     overtaken
 }
 
-/// The maximum difference of positions in the order of `from` and in that of `to`. Takes them in the order of `to`.
+/// Maximum difference between a pair's positions by `from` and by `to`. Expects the pairs sorted by `to`.
 fn displacement(spans: &[(u64, u64)]) -> u64 {
     let mut by_from: Vec<usize> = (0..spans.len()).collect();
     by_from.sort_by_key(|i| spans[*i]);

@@ -1,20 +1,20 @@
-//! The place in the kernel to which a sample is attributed: one place per stack.
+//! Attributes a sample to a place in the kernel: one place per stack.
 //!
-//! **The rule**: from the innermost function outwards, the first one in a table decides. So the code counts,
-//! not its caller: a copy within task work is `copy`, a wake-up within a driver's interrupt is
-//! `wake_up_and_scheduling`. Shared helpers (locks, lists, allocators, RCU, `io_read`, which both submission
-//! and task work call) are in no table: they count for their caller. Every entry to the kernel is in a table, so a
-//! search never passes from an interrupt to the interrupted code.
+//! **The rule**: searching outwards from the innermost function, the first function in a table decides. So the code
+//! counts, not its caller: a copy within task work is `copy`, a wake-up within a driver's interrupt is
+//! `wake_up_and_scheduling`. Shared helpers are in no table and count for their caller: locks, lists, allocators, RCU,
+//! and `io_read`, which both submission and task work call. All kernel entries are in a table, so the search never
+//! continues from an interrupt into the interrupted code.
 //!
-//! Tables contain names and prefixes. A name takes precedence over a prefix, a longer prefix over a shorter one. Leading underscores and
-//! compiler suffixes (`.constprop.0`, `.isra.0`, `.cold`) are removed first.
+//! Tables contain names and prefixes. A name takes precedence over a prefix, and a longer prefix over a shorter one.
+//! Leading underscores and compiler suffixes (`.constprop.0`, `.isra.0`, `.cold`) are stripped first.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use iotrail_schema::place::Place;
 
-/// Functions that belong to a place. Names are without leading underscores.
+/// Functions of one place. Names have no leading underscores.
 struct Rule {
     place: Place,
     /// Whole names.
@@ -25,15 +25,15 @@ struct Rule {
 /// The comment above each rule gives its reason.
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
-    // Calls that submit requests, and the frames around a request's start. `io_issue_sqe`, `io_read`,
-    // `__io_submit_flush_completions` are left out: task work calls them too. Completions posted inline count here.
+    // Submission calls, and the functions around a request's start. Completions posted inline count here.
+    // `io_issue_sqe`, `io_read` and `__io_submit_flush_completions` are left out, because task work also calls them.
     Rule {
         place: Place::Submit,
         names: &[
             "io_submit_sqes", "io_submit_sqe", "io_get_sqe", "io_init_req", "io_queue_sqe",
             "io_uring_enter", "do_sys_io_uring_enter", "se_sys_io_uring_enter", "x64_sys_io_uring_enter",
             "arm64_sys_io_uring_enter", "arm64_sys_io_submit",
-            // io-wq: handing over, and the worker's own loop.
+            // io-wq: punting a request, and the worker's own loop.
             "io_wq_worker", "io_worker_handle_work", "io_wq_submit_work", "io_wq_enqueue", "io_queue_iowq", "io_wq_free_work",
             "io_wq_worker_sleeping", "io_wq_worker_running", "io_wqe_worker",
             // Native aio.
@@ -53,8 +53,8 @@ const RULES: &[Rule] = &[
         ],
         prefixes: &["copy_to_user", "copy_from_user", "copy_user_", "get_user_", "put_user_", "copy_to_iter_", "copy_from_iter_"],
     },
-    // fs/, mm/filemap.c, and their system calls. A block device opened as a file is included
-    // (`blkdev_`, block/fops.c); pipes and event files too.
+    // fs/, mm/filemap.c and their system calls. Includes block devices opened as files (`blkdev_`, block/fops.c),
+    // pipes and event files.
     Rule {
         place: Place::FileSystem,
         names: &[
@@ -71,7 +71,7 @@ const RULES: &[Rule] = &[
             "pipe_", "anon_pipe_", "eventfd_", "fsnotify_", "block_write_", "block_read_", "do_mpage_", "kiocb_write_and_wait", "kiocb_invalidate_", "kiocb_modified",
         ],
     },
-    // block/, its schedulers, accounting and tag allocation, and the virtual disks of drivers/md.
+    // block/, its schedulers, accounting and tag allocation, and the virtual block devices in drivers/md.
     Rule {
         place: Place::BlockLayer,
         names: &["submit_bio", "get_request", ],
@@ -80,7 +80,7 @@ const RULES: &[Rule] = &[
             "throtl_", "ioc_", "dm_", "md_", "raid", "submit_bio_", "update_io_ticks", "disk_",
         ],
     },
-    // Drivers of disks and network cards by their own prefixes, and DMA mapping.
+    // Disk and network drivers, by their prefixes, and DMA mapping.
     Rule {
         place: Place::Driver,
         names: &[
@@ -94,7 +94,7 @@ const RULES: &[Rule] = &[
             "mlx5e_", "ixgbe_", "i40e_", "ice_", "igb_", "e1000_", "ena_", "gve_", "bnxt_", "veth_", "xennet_", "netvsc_", "blkfront_",
         ],
     },
-    // net/, and the socket calls. Loopback has no device, so it is not a driver.
+    // net/ and the socket calls. Loopback has no hardware, so it is not a driver.
     Rule {
         place: Place::Network,
         names: &[
@@ -111,7 +111,7 @@ const RULES: &[Rule] = &[
             "packet_", "mptcp_", "tls_", "datagram_",
         ],
     },
-    // Page faults, and pinning: what direct I/O does for each buffer that is not registered.
+    // Page faults, and page pinning, which direct I/O does for unregistered buffers.
     Rule {
         place: Place::Memory,
         names: &[
@@ -125,7 +125,7 @@ const RULES: &[Rule] = &[
         ],
         prefixes: &["gup_", "get_user_pages", "pin_user_pages", "unpin_user_", "try_grab_", "shrink_", "flush_tlb_mm", "iov_iter_extract_"],
     },
-    // Polling loops: they use a CPU whether there is work or not.
+    // Polling loops, which use a CPU even without work.
     Rule {
         place: Place::Poll,
         names: &["io_sq_thread", "io_sq_tw", "io_do_iopoll", "io_iopoll_check", "io_iopoll_try_reap_events", "io_uring_classic_poll",
@@ -133,7 +133,7 @@ const RULES: &[Rule] = &[
                  "do_poll", "do_select", "core_sys_select", "read_events", "aio_read_events", "do_io_getevents"],
         prefixes: &["ep_poll_", "arm64_sys_epoll_", "arm64_sys_io_getevents", "arm64_sys_io_pgetevents", "x64_sys_epoll_", "x64_sys_io_getevents", "x64_sys_io_pgetevents", "aio_read_events_"],
     },
-    // kernel/task_work.c and io_uring's own lists: queueing (in the waker's context) and running.
+    // kernel/task_work.c and io_uring's own lists: adding task work (in the waker's context) and running it.
     Rule {
         place: Place::TaskWork,
         names: &[
@@ -145,7 +145,7 @@ const RULES: &[Rule] = &[
         ],
         prefixes: &[],
     },
-    // kernel/sched/, wait queues, futexes, and the sleep of a wait for completions.
+    // kernel/sched/, wait queues, futexes, and the sleep while waiting for completions.
     Rule {
         place: Place::WakeUpAndScheduling,
         names: &[
@@ -166,7 +166,7 @@ const RULES: &[Rule] = &[
             "deactivate_task", "block_task", "switch_mm", "sched_mm_", "hrtick_",
         ],
     },
-    // The entry assembly and the C around each call. Its ends run with interrupts off.
+    // The entry assembly and the C code around each system call. Its ends run with interrupts disabled.
     Rule {
         place: Place::SyscallEntry,
         names: &[
@@ -179,7 +179,7 @@ const RULES: &[Rule] = &[
         ],
         prefixes: &["seccomp_", "secure_computing"],
     },
-    // Entries by interrupt, softirqs, and the kernel's timers and RCU that run from them.
+    // Interrupt entries, softirqs, and the kernel timers and RCU that run from them.
     Rule {
         place: Place::Interrupt,
         names: &[
@@ -194,7 +194,8 @@ const RULES: &[Rule] = &[
         ],
         prefixes: &["asm_sysvec_", "sysvec_", "asm_exc_", "exc_", "tick_", "timerfd_", "raise_softirq", "tasklet_"],
     },
-    // Interrupts between CPUs: the sending (in a virtual machine an exit to the hypervisor), the arrival, the work they bring.
+    // IPIs: sending them (in a virtual machine an exit to the hypervisor), receiving them, and the work that they
+    // carry.
     Rule {
         place: Place::Ipi,
         names: &[
@@ -209,13 +210,13 @@ const RULES: &[Rule] = &[
             "kvm_send_ipi", "hv_send_ipi", "xen_send_IPI", "native_x2apic_icr", "native_apic_icr", "smp_call_function",
         ],
     },
-    // From a tracepoint on: the dispatch, the programs, and what they call.
+    // Everything below a tracepoint: the dispatch, the BPF programs and their helpers.
     Rule {
         place: Place::Tracing,
         names: &["trace_call_bpf", "perf_tp_event", "perf_swevent_event", "trace_buffer_lock_reserve", "ring_buffer_lock_reserve"],
         prefixes: &["bpf_", "traceiter_", "perf_trace_", "perf_syscall_", "trace_event_", "ftrace_"],
     },
-    // Functions under the idle task's loop that are in no other table.
+    // Functions below the idle loop that are in no other table.
     Rule {
         place: Place::Idle,
         names: &["do_idle", "cpu_startup_entry", "start_secondary", "rest_init", "default_idle", "default_idle_call", "poll_idle",
@@ -232,7 +233,7 @@ pub(crate) fn base(function: &str) -> &str {
 
 struct Tables {
     names: HashMap<&'static str, Place>,
-    /// The longest first.
+    /// Longest first.
     prefixes: Vec<(&'static str, Place)>,
 }
 
@@ -246,7 +247,7 @@ fn tables() -> &'static Tables {
     })
 }
 
-/// The place of one function; `None`: it counts for its caller.
+/// The place of one function; `None` if it counts for its caller.
 pub(crate) fn of_function(function: &str) -> Option<Place> {
     let (tables, base) = (tables(), base(function));
     let by_prefix = || tables.prefixes.iter().find(|(p, _)| base.starts_with(p)).map(|(_, place)| *place);
@@ -258,15 +259,15 @@ pub(crate) fn of_stack<S: AsRef<str>>(frames: &[S]) -> Place {
     frames.iter().find_map(|f| of_function(f.as_ref())).unwrap_or(Place::Other)
 }
 
-/// Number of innermost frames that belong to an interrupt, up to its entry; all of them without an entry
-/// (the stack is only the interrupt's).
+/// Number of innermost frames that belong to an interrupt, up to its entry; all frames if there is no entry, because
+/// the stack is then the interrupt's.
 pub fn interrupted<S: AsRef<str>>(frames: &[S]) -> usize {
     let entry = |f: &&S| super::entry::of_symbol(f.as_ref()).is_some();
     let Some(first) = frames.iter().position(|f| entry(&f)) else { return frames.len() };
     first + frames[first..].iter().take_while(entry).count()
 }
 
-/// The outermost frame that runs task work; `None`: not under task work.
+/// Index of the outermost frame that runs task work; `None` if there is none.
 pub fn task_work<S: AsRef<str>>(frames: &[S]) -> Option<usize> {
     let runs = |f: &S| {
         let runners =

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// Stacks of Linux 6.18, innermost function first, each with the place assigned by reading the kernel's source.
+/// Stacks of Linux 6.18, innermost function first. Each place was determined by reading the kernel source.
 const RECORDED: &str = include_str!("place_stacks.txt");
 
 #[test]
@@ -27,10 +27,10 @@ fn the_innermost_function_that_a_table_knows_decides() {
         // A helper counts for its caller.
         (Place::Driver, "_raw_spin_unlock_irqrestore virtio_queue_rq blk_mq_dispatch_rq_list"),
         (Place::BlockLayer, "kmem_cache_alloc_noprof bio_alloc_bioset iomap_dio_bio_iter"),
-        // The same io_read under submission, and under task work.
+        // The same io_read below submission and below task work.
         (Place::Submit, "io_read io_issue_sqe io_submit_sqes"),
         (Place::TaskWork, "io_read io_issue_sqe io_req_task_submit tctx_task_work_run"),
-        // The interrupted code does not matter.
+        // The interrupted code is irrelevant.
         (Place::Interrupt, "_raw_spin_lock asm_sysvec_apic_timer_interrupt _copy_to_iter filemap_read"),
         (Place::Ipi, "irqentry_exit_to_user_mode asm_sysvec_reschedule_ipi"),
         (Place::Ipi, "native_smp_send_reschedule try_to_wake_up"),
@@ -39,7 +39,7 @@ fn the_innermost_function_that_a_table_knows_decides() {
         (Place::Memory, "mas_walk lock_vma_under_rcu exc_page_fault asm_exc_page_fault _copy_to_iter"),
         (Place::Network, "native_queued_spin_lock_slowpath __tcp_transmit_skb tcp_write_xmit"),
         (Place::Tracing, "htab_map_hash bpf_prog_0123456789abcdef_ring_complete bpf_trace_run3 io_submit_sqes"),
-        // arm64: the timer has a line, and all interrupts enter by one function.
+        // arm64: the timer has a line, and all interrupts share an entry function.
         (
             Place::Driver,
             "nvme_irq handle_irq_event gic_handle_irq call_on_irq_stack do_interrupt_handler el0_interrupt el0t_64_irq",
@@ -104,7 +104,7 @@ fn names_are_unique_and_without_prefixes() {
         assert!(seen.insert(name), "{name} stands twice");
         assert_eq!(base(name), *name);
     }
-    // A name that its own rule's prefix covers is redundant.
+    // A name is redundant if a prefix of its own rule covers it.
     for rule in RULES {
         for name in rule.names {
             assert!(

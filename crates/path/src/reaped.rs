@@ -1,32 +1,33 @@
-//! Time of completions in the completion queue: *posted* → *reaped*. No event reports the reap, so each
-//! has two bounds, from the last sample that found it there and the first that did not (`probe/bpf/reap.h`).
+//! Residence time in the CQ: *posted* → *reaped*. No event reports reaping. The time is therefore bounded by the last
+//! sample that found the completion in the queue and the first that did not (`probe/bpf/reap.h`).
 
 use iotrail_schema::trace_record::{Depth, Reaping};
 use iotrail_stats::durations::Durations;
 
-/// Completions that stayed this long count as late. No kernel's tick is longer, so they were sampled more than once; no batch that is
-/// processed before the next reap takes so long.
+/// Completions that stayed this long count as late. No kernel tick is longer, so such a completion was sampled more
+/// than once. Batches processed between two reaps are shorter too.
 pub(crate) const LONG_NS: u64 = 10_000_000;
 
 /// One sampled completion. CLOCK_MONOTONIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CqResidence {
-    /// `None`: a ring without a number.
+    /// `None` for a ring without a number.
     pub ring: Option<u32>,
     pub posted_ns: u64,
-    /// The last time at which it was observed in the queue.
+    /// Last time at which the completion was seen in the queue.
     pub not_yet_ns: u64,
-    /// The first time at which it was observed to be gone; `None`: never.
+    /// First time at which the completion was gone; `None` if never observed.
     pub gone_ns: Option<u64>,
-    /// Time since which the program had as many completions as it waited for, or did not wait; `None`: it waited for more throughout.
+    /// Time since which the program had enough completions for its wait, or did not wait; `None` if it waited for more
+    /// throughout.
     pub due_ns: Option<u64>,
-    /// The part of its time there in which the program's thread waited for a CPU, as far as observed.
+    /// Time within the residence in which the program's thread waited for a CPU, as far as observed.
     pub starved_ns: u64,
-    /// Its weight.
+    /// Number of completions that this one represents.
     pub weight: u32,
-    /// Completions in the queue when it was posted, itself included.
+    /// Number of completions in the queue at its posting, including itself.
     pub depth: u32,
-    /// The maximum observed there up to its end.
+    /// Maximum number observed in the queue until it was reaped.
     pub deepest: u32,
     pub cq_entries: u32,
 }
@@ -36,14 +37,14 @@ impl CqResidence {
         self.not_yet_ns.saturating_sub(self.posted_ns)
     }
 
-    /// Of that, the time in which the program did not wait for more, and its thread did not wait for a CPU.
+    /// Residence time in which the program neither waited for more completions nor waited for a CPU.
     fn left_ns(&self) -> u64 {
         let free_ns = self.due_ns.map_or(0, |due_ns| self.not_yet_ns.saturating_sub(due_ns.max(self.posted_ns)));
         free_ns.saturating_sub(self.starved_ns)
     }
 }
 
-/// Some of the sampled completions, and the sum of their weights.
+/// A subset of the sampled completions, and the sum of their weights.
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
     completions: u64,
@@ -62,7 +63,7 @@ impl Part {
     }
 }
 
-/// Statistics of many.
+/// Statistics over sampled completions.
 #[derive(Debug, Clone, Default)]
 pub struct Stays {
     at_least: Durations,
@@ -110,7 +111,7 @@ impl Stays {
         self.deepest = self.deepest.max(other.deepest);
     }
 
-    /// `None`: none was sampled.
+    /// `None` if no completion was sampled.
     pub fn record(&self) -> Option<Reaping> {
         let depth = self.depth.delay()?;
         let ends = |of: &Durations| of.latency(1).mean_ci95;
@@ -172,10 +173,10 @@ mod tests {
 
     #[test]
     fn completions_do_not_count_as_late_while_the_program_waits_for_more() {
-        // It had as many as it waited for 20 ms before; then it reaped them; or never had them.
+        // The program had enough completions for its wait for 20 ms and then reaped; or never had enough.
         let r = of(&[stay(180, Some(181), Some(160)), stay(165, Some(166), Some(160)), stay(300, Some(301), None)]);
         assert_eq!((r.completions, r.left_long), (3, 1));
-        // Within the resolution of the histogram.
+        // To the resolution of the histogram.
         let about = |ns: Option<u64>, ms: u64| ns.is_some_and(|ns| ns.abs_diff(ms * MS) <= ms * MS / 1000);
         assert!(about(r.at_least_ns.max, 200) && about(r.left_ns.max, 20), "{r:?}");
     }

@@ -1,5 +1,5 @@
-//! Time for which a completion that could be delivered waited until its submitter had a CPU: a part of delivery. The submitter was runnable, or
-//! had just been woken for it, and another thread had its CPU. Pure.
+//! Time for which a deliverable completion waited until its submitter got a CPU, as part of delivery. The submitter was
+//! runnable, or was woken for it, while another thread had its CPU. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use iotrail_schema::runnable::{HadCpu, Runnable};
 use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::durations::Durations;
 
-/// A wait of this length counts. Waking a thread on a free CPU takes about 10 µs, in a virtual machine 50. A busy CPU is
-/// released by the scheduler in slices of 0.7 ms or more. Shorter waits are mostly wake-ups.
+/// Waits of this length count as long. Waking a thread on an idle CPU takes about 10 µs, in a virtual machine 50 µs.
+/// The scheduler releases a busy CPU after at least 0.7 ms. Shorter waits are mostly wake-up latency.
 pub const LONG_NS: u64 = 100_000;
 
-/// Maximum listed threads.
+/// Maximum number of listed threads.
 const TOLD: usize = 5;
 
-/// Maximum kept threads: a program may create thousands. Later ones count as unknown.
+/// Maximum number of kept threads, since a program may create thousands. Later ones count as unknown.
 const KEPT: usize = 256;
 
 /// Weighted sums over traced completions.
@@ -24,9 +24,9 @@ pub struct Waited {
     weight: u64,
     sum: u128,
     delivery: u128,
-    /// The part of `sum` behind other threads.
+    /// The part of `sum` spent behind other threads.
     others: u128,
-    /// Those with a long wait, and the sum of their weights.
+    /// Number of long waits, and the sum of their weights.
     long: u64,
     long_weight: u64,
     delays: Durations,
@@ -34,7 +34,7 @@ pub struct Waited {
 }
 
 impl Waited {
-    /// A completion with all stages.
+    /// Takes a completion with all stages.
     pub fn take(&mut self, trail: &RequestTrace, runnable_ns: u64, delivery_ns: u64) {
         let weight = trail.weight.max(1);
         let weighted = |ns: u64| u128::from(ns) * u128::from(weight);
@@ -73,7 +73,7 @@ impl Waited {
         other.by.iter().for_each(|(by, ns)| self.had(by.clone(), *ns));
     }
 
-    /// `one_in`: as of [`Durations::latency`].
+    /// `one_in`: as in [`Durations::latency`].
     pub fn record(&self, one_in: u32) -> Option<Runnable> {
         let of = |sum: u128| sum as f64 / self.weight as f64;
         (self.weight > 0).then(|| Runnable {
@@ -107,7 +107,7 @@ mod tests {
     use iotrail_schema::trail_example;
     use iotrail_schema::waker::Waker;
 
-    /// Ready 100 µs after its submission and posted on CPU 0 after 3 ms. Times are in microseconds after the submission.
+    /// Ready 100 µs after submission, and posted on CPU 0 after 3 ms. Times are in µs since submission.
     fn trail(meanwhile: Option<Meanwhile>, woken: Option<u64>, running: Option<u64>) -> RequestTrace {
         let t = trail_example::trail();
         let at = |us: u64| Stamp { ns: t.submitted.ns + us * 1000, cpu: 0 };
@@ -129,11 +129,11 @@ mod tests {
         let ns = |meanwhile, woken, running| trail(meanwhile, woken, running).runnable_ns();
         assert_eq!(ns(sleeping(9), Some(150), Some(550)), Some(400_000), "from its wake-up on");
         assert_eq!(ns(runnable(0), None, Some(550)), Some(450_000), "from ready on");
-        // Stamped as ready just before it was woken.
+        // Timestamped as ready just before the wake-up.
         assert_eq!(ns(runnable(0), Some(101), Some(550)), Some(449_000));
         let running = Some(Meanwhile::Running { cpu: 0 });
         assert_eq!(ns(running.clone(), None, Some(50)), Some(0), "it had its CPU all the time");
-        // It lost the CPU, and its activity in between was not observed; or nothing is known.
+        // It lost the CPU and was unobserved in between; or nothing is known.
         assert_eq!(ns(running.clone(), None, Some(550)), None);
         assert_eq!(ns(running, None, None), None);
         assert_eq!(ns(sleeping(9), None, Some(550)), None);
@@ -156,12 +156,12 @@ mod tests {
             take(trail(sleeping(9), Some(150), Some(550)));
         }
         take(RequestTrace { weight: 10, ..trail(Some(Meanwhile::Running { cpu: 0 }), None, Some(50)) });
-        // It got a different CPU than its last one.
+        // It got a different CPU than before.
         take(RequestTrace { weight: 2, ..trail(runnable(1), None, Some(1_100)) });
         let r = waited.record(1).unwrap();
         assert_eq!((r.completions, r.mean_ns), (12, (10.0 * 400e3 + 2.0 * 1e6) / 22.0));
         assert_eq!((r.delivery_ns, r.long, r.long_share), (2_900_000.0, 11, 12.0 / 22.0));
-        // With the three digits of the histogram.
+        // To the histogram's three digits.
         assert_eq!(r.delay_ns.max.map(|ns| ns / 1_000), Some(1_000));
         let by: Vec<_> = r.by.iter().map(|b| (b.tid, b.comm.as_deref(), (b.share * 6.0).round())).collect();
         assert_eq!(by, [(Some(9), Some("hog"), 4.0), (None, None, 2.0)]);

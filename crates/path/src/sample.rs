@@ -1,16 +1,16 @@
-//! Samples of the code that a CPU ran, and their sums.
+//! CPU samples and their sums.
 
 use std::collections::BTreeMap;
 
 use super::place;
 use iotrail_schema::place::Place;
 
-/// Equal samples.
+/// A set of equal samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// 0: the CPU was idle, or in an interrupt from idle.
+    /// 0 if the CPU was idle, or in an interrupt from idle.
     pub tgid: u32,
-    /// The thread's name; empty for idle.
+    /// Thread name; empty for idle.
     pub comm: String,
     pub cpu: u32,
     pub stack: Stack,
@@ -20,7 +20,7 @@ pub struct Sample {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stack {
     User,
-    /// Functions, innermost first. Empty: the kernel could not unwind it.
+    /// Functions, innermost first; empty if the kernel could not unwind the stack.
     Kernel(Vec<String>),
 }
 
@@ -29,7 +29,7 @@ impl Sample {
         self.tgid == 0
     }
 
-    /// The only place to which it is attributed.
+    /// The place to which the sample is attributed.
     pub fn place(&self) -> Place {
         match &self.stack {
             Stack::User => Place::User,
@@ -49,7 +49,7 @@ impl Sample {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     pub by_place: BTreeMap<Place, u64>,
-    /// Innermost functions that are in no table, the most frequent first.
+    /// Innermost functions that are in no table, most frequent first.
     pub unplaced: Vec<(String, u64)>,
 }
 

@@ -1,12 +1,14 @@
-//! The reason why a thread sleeps, from the functions on its kernel stack.
+//! Why a thread sleeps, from the functions on its kernel stack.
 //!
-//! **The rule**: three passes over the stack, each from the innermost function outwards. The first pass looks for functions that name
-//! one cause; the second for functions that serve many callers, such as a mutex. The third looks for functions that are on many stacks, and
-//! so have to be the innermost: the loop of an idle kernel thread; io_uring_enter's own function, since io_cqring_wait is inlined into it on
-//! 6.1; and callers of a lock, since the kernel leaves the functions of `.sched.text` (`rwsem_down_write_slowpath`, `down_write`,
-//! `__mutex_lock`) out of a sleeper's stack. With one pass, fdatasync(2) would be a synchronous bio.
+//! **The rule**: three passes over the stack, each outwards from the innermost function. The first pass looks for
+//! functions that identify one cause, the second for functions with many callers, such as a mutex. The third looks for
+//! functions that are on many stacks, and therefore must be the innermost: the loop of an idle kernel thread;
+//! io_uring_enter's own function, since 6.1 inlines io_cqring_wait into it; and callers of a lock, since the kernel
+//! omits functions in `.sched.text` (`rwsem_down_write_slowpath`, `down_write`, `__mutex_lock`) from a sleeper's stack.
+//! In a single pass, fdatasync(2) would be a synchronous bio.
 //!
-//! Names are without compiler suffixes (`.constprop.0`). They are from 6.1 to 7.3; those of 6.18 were checked on stacks.
+//! Names have no compiler suffixes (`.constprop.0`). They are those of 6.1 to 7.3; the names in 6.18 were checked
+//! against stacks.
 
 use iotrail_schema::account::Reason;
 
@@ -19,7 +21,7 @@ const fn rule(reason: Reason, functions: &'static [&'static str]) -> Rule {
     Rule { reason, functions }
 }
 
-/// Passes in their order.
+/// Rules of the three passes, in order.
 #[rustfmt::skip]
 const PASSES: [&[Rule]; 3] = [
     &[
@@ -90,7 +92,7 @@ const PASSES: [&[Rule]; 3] = [
     &[
         rule(Reason::SynchronousBio, &["submit_bio_wait"]),
         rule(Reason::PageIo, &["folio_wait_bit_common", "filemap_fault", "filemap_update_page"]),
-        // A write into a part of a page, which the file system reads first.
+        // A write to part of a page, which the file system first reads.
         rule(Reason::PageIo, &["ext4_block_write_begin", "__block_write_begin_int", "block_write_begin"]),
         rule(Reason::MetadataIo, &["__wait_on_buffer", "bit_wait_io", "xfs_buf_iowait", "fsync_buffers_list", "__sync_dirty_buffer"]),
         rule(Reason::Mutex, &["__mutex_lock", "__mutex_lock_slowpath", "__rt_mutex_slowlock"]),
@@ -105,7 +107,8 @@ const PASSES: [&[Rule]; 3] = [
         rule(Reason::IowqIdle, &["io_wq_worker", "io_wqe_worker"]),
         rule(Reason::UringCompletions, &["__do_sys_io_uring_enter"]),
         rule(Reason::SqpollIdle, &["io_sq_thread"]),
-        // restart_syscall(2) of a sleep that task work or a signal interrupted. All functions of the sleep are in `.sched.text`.
+        // restart_syscall(2) of a sleep that task work or a signal interrupted. All functions of that sleep are in
+        // `.sched.text`.
         rule(Reason::Sleep, &["do_syscall_64", "invoke_syscall", "__do_sys_restart_syscall", "hrtimer_nanosleep_restart"]),
         rule(Reason::RwSemaphore, &[
             "ext4_file_write_iter", "ext4_file_read_iter", "ext4_dio_write_iter", "ext4_buffered_write_iter", "ext4_dio_read_iter",
@@ -115,7 +118,7 @@ const PASSES: [&[Rule]; 3] = [
     ],
 ];
 
-/// Functions of the scheduler and of waiting in general: every sleep has some of them on its stack.
+/// Scheduler and generic wait functions: every sleep has some of them on its stack.
 const SCHEDULER: [&str; 26] = [
     "__schedule",
     "__schedule_loop",
@@ -145,7 +148,7 @@ const SCHEDULER: [&str; 26] = [
     "wait_woken",
 ];
 
-/// Innermost function first. `None`: the stack is empty.
+/// `stack`: innermost function first. `None` if it is empty.
 pub fn reason(stack: &[&str]) -> Option<Reason> {
     let stack: Vec<&str> = stack.iter().map(|function| function.split('.').next().unwrap_or(function)).collect();
     let known = |rules: &[Rule]| {
@@ -161,7 +164,7 @@ pub fn reason(stack: &[&str]) -> Option<Reason> {
         .or_else(|| first().map(|function| innermost(function).unwrap_or_else(|| Reason::Function((*function).into()))))
 }
 
-/// The only reason that a call can wait for, unless it sleeps uninterruptibly.
+/// The only reason for which a system call can wait, except in an uninterruptible sleep.
 pub fn reason_of_call(syscall: &str) -> Option<Reason> {
     Some(match syscall {
         "io_uring_enter" => Reason::UringCompletions,

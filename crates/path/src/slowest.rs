@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use super::multishot::Multishot;
 use iotrail_schema::trail::RequestTrace;
 
-/// The definition of slow.
+/// Criterion for the slowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// posted − submitted
@@ -19,14 +19,14 @@ pub enum By {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowRequest {
     pub trail: RequestTrace,
-    /// See [`Multishot::is_later`].
+    /// As in [`Multishot::is_later`].
     pub later: bool,
-    /// Its rank: the latency or the delivery delay.
+    /// The ranking criterion: latency or delivery delay.
     pub slowness_ns: u64,
     number: u64,
 }
 
-/// The least slow is the maximum, so that a heap drops it first; with equal values, the last one.
+/// The least slow request is the maximum, so that a heap drops it first; among equals, the last one.
 impl Ord for SlowRequest {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.slowness_ns, self.number).cmp(&(self.slowness_ns, other.number))
@@ -39,7 +39,7 @@ impl PartialOrd for SlowRequest {
     }
 }
 
-/// The `k` slowest of all trails. Memory: `k` trails, and [`Multishot`]'s.
+/// The `k` slowest trails. Memory: `k` trails, and [`Multishot`]'s.
 #[derive(Debug)]
 pub struct Slowest {
     k: usize,
@@ -54,14 +54,14 @@ impl Slowest {
         Self { k, by, offered: 0, heap: BinaryHeap::new(), multishot: Multishot::default() }
     }
 
-    /// Takes one trail, in the order of posting; it is cloned only if it is kept. A trail without a rank is not kept: without
-    /// *ready* there is no delivery delay, and a later completion has no latency, so its delivery delay is used.
+    /// Takes a trail, in the order of posting, and clones it only to keep it. A trail without a rank is not kept:
+    /// without *ready* there is no delivery delay. A later completion has no latency, so its delivery delay counts.
     pub fn offer(&mut self, trail: &RequestTrace) {
         let later = self.multishot.is_later(trail);
         self.rank(trail, later);
     }
 
-    /// The same for a known [later](Multishot::is_later) completion.
+    /// Takes a completion that is known to be [later](Multishot::is_later).
     pub fn offer_later(&mut self, trail: &RequestTrace) {
         self.rank(trail, true);
     }
@@ -81,7 +81,7 @@ impl Slowest {
         self.heap.push(SlowRequest { trail: trail.clone(), later, slowness_ns, number });
     }
 
-    /// The slowest first; with equal values, the first one first.
+    /// Slowest first; among equals, in the order of posting.
     pub fn into_sorted(self) -> Vec<SlowRequest> {
         self.heap.into_sorted_vec()
     }
@@ -160,7 +160,8 @@ mod tests {
             s.offer(&t);
         }
         let all: Vec<_> = s.into_sorted().into_iter().map(|k| (k.trail.latency_ns(), k.later)).collect();
-        // The request ended with its last completion: a later one with its number belongs to another request.
+        // The request ended with its last completion. A later completion with the same user data belongs to another
+        // request.
         assert_eq!(all, [(1_234, false), (1_001, false), (30, false), (5_009, true), (9_002, true)]);
     }
 }

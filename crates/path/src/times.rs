@@ -1,5 +1,5 @@
-//! Sums over traced completions: latencies, their stages, and the delays of each delivery path. Each completion
-//! counts with its weight ([`RequestTrace::weight`]). Pure.
+//! Sums over traced completions: latencies, stages, and delays per delivery path. Each completion counts with its
+//! weight ([`RequestTrace::weight`]). Pure.
 
 use std::collections::BTreeMap;
 
@@ -15,29 +15,29 @@ use iotrail_stats::durations::Durations;
 use iotrail_stats::estimate::{self, Stratum};
 use iotrail_stats::mean::Mean;
 
-/// Sums of one set of completions.
+/// Sums over a set of completions.
 #[derive(Debug, Clone, Default)]
 pub struct Times {
-    /// Of all of them, waits included.
+    /// Latencies of all requests, including waits.
     latency: Durations,
-    /// The same of the delivery delays of those with all stages.
+    /// Delivery delays of completions with all stages.
     delays: Durations,
-    /// Number with *queued*.
+    /// Number of completions with *queued*.
     pub with_queued: u64,
-    /// Time for which submitters waited for a CPU, of those with all stages; `None`: unknown for all of them.
+    /// Time for which submitters waited for a CPU, over completions with all stages; `None` if unknown for all.
     runnable: Option<Box<Waited>>,
     spans: Spans,
-    /// Requests that are not waits,
+    /// Requests without an armed poll.
     kept: Sums,
-    /// requests with a poll, by the time for which it was armed: the waits among them are known only at the end,
+    /// Requests with a poll, by the time for which it was armed. Which of them are waits is known only at the end.
     armed: BTreeMap<u8, Sums>,
-    /// and the waits.
+    /// Requests that are waits.
     waits: Sums,
-    /// Requests that were handed to io-wq, any number of times, including multishot requests.
+    /// Requests punted to io-wq, each counted once; includes multishot requests.
     pub handed_over: Stratum,
 }
 
-/// Weighted sums over completions, in nanoseconds.
+/// Weighted sums over completions, in ns.
 #[derive(Debug, Clone, Default)]
 struct Sums {
     completions: u64,
@@ -47,7 +47,7 @@ struct Sums {
     divisions: Divisions,
 }
 
-/// The same over those of them with both *issued* and *ready*.
+/// The same for those with both *issued* and *ready*.
 #[derive(Debug, Clone, Copy, Default)]
 struct Stages {
     completions: u64,
@@ -55,14 +55,14 @@ struct Stages {
     issue: u128,
     wait: u128,
     delivery: u128,
-    /// Sum of `delivery`, and whether any completion had it.
+    /// Part of `delivery` in a file system worker, and whether any completion had such a part.
     file_system: u128,
     ended: bool,
     total: Mean,
     queued: Queued,
 }
 
-/// The same over those with an observed *queued*.
+/// The same for those with *queued*.
 #[derive(Debug, Clone, Copy, Default)]
 struct Queued {
     completions: u64,
@@ -89,7 +89,7 @@ impl Times {
         }
     }
 
-    /// A request of native or POSIX AIO.
+    /// Adds a native or POSIX AIO request.
     pub fn take_reaped(&mut self, submitted_ns: u64, seen: &ReapedStamps, reaped_ns: u64, weight: u32) {
         let latency_ns = reaped_ns.saturating_sub(submitted_ns);
         self.take_latency(latency_ns, weight);
@@ -102,12 +102,12 @@ impl Times {
         self.spans.latency.take(waits::power(latency_ns), weight);
     }
 
-    /// Statistics of their durations and waits.
+    /// Statistics of durations and waits.
     pub fn spans(&self) -> &Spans {
         &self.spans
     }
 
-    /// Separates waits from the others.
+    /// Separates waits from the other requests.
     pub fn settle(&mut self, limit: Limit) {
         for (power, sums) in std::mem::take(&mut self.armed) {
             let to = if limit.is_wait(Some(power)) { &mut self.waits } else { &mut self.kept };
@@ -135,15 +135,15 @@ impl Times {
         }
     }
 
-    /// Basis of the means: all but the waits; if there are no others, the waits.
+    /// The sums behind the means: all except waits, or the waits if nothing else exists.
     fn of_means(&self) -> Vec<&Sums> {
         let kept: Vec<&Sums> = std::iter::once(&self.kept).chain(self.armed.values()).collect();
         if kept.iter().any(|sums| sums.completions > 0) { kept } else { vec![&self.waits] }
     }
 
-    /// Quantiles, minimum and maximum cover all; the mean covers those that are not waits.
+    /// Quantiles, minimum and maximum cover all requests; the mean excludes waits.
     ///
-    /// `one_in`: as of [`Durations::latency`].
+    /// `one_in`: as in [`Durations::latency`].
     pub fn latency(&self, one_in: u32) -> Latency {
         let all = self.latency.latency(one_in);
         let (mut completions, mut latency) = (0, Mean::default());
@@ -157,15 +157,15 @@ impl Times {
         Latency { mean: latency.mean(), mean_ci95: latency.interval(one_in), ..all }
     }
 
-    /// Of all of them, waits included.
+    /// Latencies of all requests, including waits.
     pub fn durations(&self) -> &Durations {
         &self.latency
     }
 
-    /// `one_in`: as of [`Durations::latency`]. `None`: there are none.
+    /// `one_in`: as in [`Durations::latency`]. `None` if there are no waits.
     pub fn waits(&self, one_in: u32) -> Option<Waits> {
         let Sums { completions, weight, latency, .. } = &self.waits;
-        // Each has weight 1 or `one_in`, unless it was traced in a window.
+        // Each wait has weight 1 or `one_in`, unless it was traced in a window.
         let sampled = (weight - completions).checked_div(u64::from(one_in.max(1)) - 1).unwrap_or(0).min(*completions);
         let some = |n: u64| (n, n as f64);
         let taken = Stratum { whole: some(completions - sampled), sampled: some(sampled) };
@@ -174,7 +174,7 @@ impl Times {
         Some(Waits { requests: *completions, estimated: *weight, estimated_ci95, mean_ns: latency.mean()? })
     }
 
-    /// The account of the requests in the mean latency. `None`: there are none.
+    /// Account of the requests in the mean latency; `None` if there are none.
     pub fn account(&self) -> Option<RequestAccount> {
         let (mut weight, mut divisions) = (0, Divisions::default());
         for sums in self.of_means() {
@@ -187,13 +187,13 @@ impl Times {
         (weight > 0).then_some(RequestAccount { count: weight, latency_sum_ns, from, to, rows })
     }
 
-    /// With all stages, waits included.
+    /// Number of requests with all stages, including waits.
     pub fn with_stages(&self) -> u64 {
         let armed = self.armed.values().map(|sums| sums.stages.completions).sum::<u64>();
         self.kept.stages.completions + self.waits.stages.completions + armed
     }
 
-    /// Means as in [`latency`](Self::latency).
+    /// Means, based on the same requests as in [`latency`](Self::latency).
     pub fn stages(&self, one_in: u32) -> Option<StageRecord> {
         let runnable = self.runnable.as_ref().and_then(|r| r.record(one_in));
         let mut stages = Stages::default();
@@ -203,7 +203,7 @@ impl Times {
 }
 
 impl Sums {
-    /// Its stages, if all are known.
+    /// Adds a completion. Returns its stages if all are known.
     fn take(&mut self, trail: &RequestTrace) -> Option<trail::Stages> {
         self.take_latency(trail.latency_ns(), trail.weight);
         self.divisions.take(trail);
@@ -285,7 +285,7 @@ impl Stages {
 pub struct Delays(BTreeMap<(DeliveryPath, Option<String>), Durations>);
 
 impl Delays {
-    /// A completion without an observed *ready* has no delay, and is not taken.
+    /// Ignores a completion without an observed *ready*, which has no delay.
     pub fn take(&mut self, trail: RequestTrace) {
         if let Some(delay) = trail.delay_ns() {
             self.0.entry((trail.vehicle, trail.detail)).or_default().take(delay, trail.weight);
@@ -298,13 +298,13 @@ impl Delays {
         }
     }
 
-    /// The exact counts, with the delays of the traced ones.
+    /// Adds the delays of the traced completions to the exact counts.
     pub fn beside(&self, counts: &[DeliveryPathCount]) -> Vec<DeliveryPathCount> {
         let delay = |c: &DeliveryPathCount| self.0.get(&(c.vehicle, c.detail.clone().map(Into::into)))?.delay();
         counts.iter().map(|c| DeliveryPathCount { delay_ns: delay(c).map(Into::into), ..c.clone() }).collect()
     }
 
-    /// For any detail.
+    /// Over all details of each delivery path.
     pub fn by_vehicle(&self) -> BTreeMap<DeliveryPath, Durations> {
         let mut sum: BTreeMap<DeliveryPath, Durations> = BTreeMap::new();
         for ((vehicle, _), delays) in &self.0 {
@@ -313,7 +313,7 @@ impl Delays {
         sum
     }
 
-    /// Of all delivery paths.
+    /// Over all delivery paths.
     pub fn all(&self) -> Durations {
         let mut sum = Durations::default();
         self.0.values().for_each(|delays| sum.add(delays));

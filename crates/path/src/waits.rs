@@ -1,34 +1,35 @@
-//! Waits: requests that are pending until an event comes (a wake-up, a timer, an idle peer), and so much longer than the
-//! others of their ring that the mean latency, its stages, the requests in flight and the order of submission would be meaningless. Only
-//! this module decides which requests are waits; `docs/tracing.md`, "Waits", describes the rule.
+//! Waits: requests that stay pending until an event occurs (a wake-up, a timer, an idle peer). They are so much longer
+//! than the other requests of their ring that they would distort the mean latency, its stages, the requests in flight
+//! and the order. Only this module decides which requests are waits. The rule is in `docs/tracing.md`, "Waits".
 
 use std::collections::BTreeMap;
 
 use iotrail_schema::opcode::{WAITS, is};
 use iotrail_schema::trail::{Course, RequestTrace};
 
-/// A tenth of a ring's requests: a smaller share is not the ring's main purpose.
+/// Minimum share of a ring's requests, one tenth, to count as the ring's main purpose.
 const SHARE: u64 = 10;
 
-/// Minimum traced requests for a median.
+/// Minimum number of traced requests for a median.
 const LEAST: u64 = 10;
 
-/// Exponent of two of the multiple of a median at which a request is a wait: 128.
+/// A request is a wait at this multiple of the median, as a power of two: 128.
 const FAR: u8 = 7;
 
-/// The power of two below a time.
+/// Exponent of the largest power of two not above `ns`.
 pub(crate) fn power(ns: u64) -> u8 {
     ns.max(1).ilog2() as u8
 }
 
-/// The power of two of the time for which a poll was armed before the request was ready; `None`: no poll, or not observed.
+/// Power of two of the time for which a poll was armed before the request was ready; `None` without a poll, or if
+/// unobserved.
 pub(crate) fn armed(trail: &RequestTrace) -> Option<u8> {
     let polled = trail.course == Course::Poll || trail.opcode == "poll_add";
     let ready = trail.ready.filter(|_| polled)?;
     Some(power(ready.ns.checked_sub(trail.submitted.ns)?))
 }
 
-/// Number of times of each power of two.
+/// Number of durations per power of two.
 #[derive(Debug, Clone, Default)]
 pub struct Powers(BTreeMap<u8, Sampled>);
 
@@ -58,7 +59,7 @@ impl Powers {
         self.0.values().map(|seen| seen.weight).sum()
     }
 
-    /// The power of the median.
+    /// Power of two of the median.
     fn median(&self) -> Option<u8> {
         if self.0.values().map(|seen| seen.requests).sum::<u64>() < LEAST {
             return None;
@@ -72,12 +73,12 @@ impl Powers {
     }
 }
 
-/// The limits of one ring's requests of one operation.
+/// Which of a ring's requests of one operation are waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Limit {
     #[default]
     None,
-    /// A request is a wait if a poll was armed for this power of two or longer.
+    /// Those whose poll was armed for this power of two or longer.
     From(u8),
     All,
 }
@@ -92,7 +93,7 @@ impl Limit {
     }
 }
 
-/// Latencies of one ring's requests of one operation, and the time armed for those with a poll.
+/// Latencies of one ring's requests of one operation; and for those with a poll, the time for which it was armed.
 #[derive(Debug, Clone, Default)]
 pub struct Spans {
     pub latency: Powers,
@@ -106,7 +107,7 @@ impl Spans {
     }
 }
 
-/// The limits of one ring, by operation.
+/// The limits of one ring by operation.
 pub fn limits<'a>(ring: impl Iterator<Item = (&'a String, &'a Spans)>) -> BTreeMap<String, Limit> {
     let by_opcode: Vec<_> = ring.collect();
     let mut all = Powers::default();
@@ -119,9 +120,9 @@ pub fn limits<'a>(ring: impl Iterator<Item = (&'a String, &'a Spans)>) -> BTreeM
         if is(opcode, WAITS) && works {
             return Limit::All;
         }
-        // Requests with similar waits are compared with one another: a server's receives, for example.
+        // Requests with similar waits are compared with each other: a server's receives, for example.
         let median = if is_much(spans.armed.weight()) { spans.armed.median() } else { all.median() };
-        // More than this multiple of any time of that power.
+        // Above this multiple of any duration with that power of two.
         median.map_or(Limit::None, |power| Limit::From(power + 1 + FAR))
     };
     by_opcode.into_iter().map(|(opcode, spans)| (opcode.clone(), limit(opcode, spans))).collect()
@@ -135,7 +136,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// This many requests with this latency; `armed`: in a poll.
+    /// Requests as (number, latency, with a poll).
     fn spans(requests: &[(u64, u64, bool)]) -> Spans {
         let mut spans = Spans::default();
         for &(n, ns, armed) in requests {
@@ -162,9 +163,9 @@ mod tests {
     fn a_wake_up_next_to_short_reads_is_a_wait() {
         let limits = of(&[("read", spans(&[(5_000, 90_000, false), (1, 5_000 * MS, true)]))]);
         assert!(waits(&limits, "read", 5_000 * MS));
-        // Within 128 times the median none is a wait, and from 256 times on all are.
+        // Up to 128 times the median none is a wait; from 256 times on, all are.
         assert!(!waits(&limits, "read", 90_000 * 128) && waits(&limits, "read", 90_000 * 256));
-        // A stalled disk is not a wait: no poll was armed.
+        // A stalled disk is not a wait, because no poll was armed.
         assert!(!limits["read"].is_wait(None));
     }
 
@@ -188,7 +189,7 @@ mod tests {
         let limits = of(&[("timeout", spans(&[(100, 9 * MS, false)])), ("read", spans(&[(100, 90_000, false)]))]);
         assert_eq!((limits["timeout"], limits["timeout"].is_wait(None)), (Limit::All, true));
         assert_eq!(limits["read"], Limit::From(power(90_000) + 8));
-        // Polls are the purpose of this ring; one that is pending all the time is separate from them.
+        // Polls are this ring's purpose. A poll that is pending throughout is separated from them.
         let polls = spans(&[(1_000, 20_000, true), (1, 5_000 * MS, true)]);
         let limits = of(&[("poll_add", polls), ("close", spans(&[(3, 900, false)]))]);
         assert!(!waits(&limits, "poll_add", 20_000) && waits(&limits, "poll_add", 5_000 * MS));

@@ -1,12 +1,13 @@
-//! arm64: all interrupts share one entry point, and system calls share another with exceptions (arch/arm64/kernel/entry.S).
+//! arm64: all interrupts share an entry point, and system calls share another with exceptions
+//! (arch/arm64/kernel/entry.S).
 //!
-//! The action in an interrupt decides: the last handler within this entry, by `irq_handler_entry` (the timer has a
-//! line too, `arch_timer`) and `ipi_entry`. System calls and exceptions are identified by their main function
+//! The action in an interrupt decides: the last handler in this entry, from `irq_handler_entry` (the timer also has a
+//! line, `arch_timer`) and `ipi_entry`. System calls and exceptions are identified by their main function
 //! (entry-common.c): `el0_svc`, `el0_da` …
 
 use super::Entry;
 
-/// `el0t_64_irq` and `el0t_64_fiq`; the functions that they call have the same names.
+/// Stands for `el0t_64_irq`, `el0t_64_fiq` and their handlers, whose names begin alike.
 pub(super) const SHARED: &[&str] = &[INTERRUPT];
 
 const INTERRUPT: &str = "el0_interrupt";
@@ -30,9 +31,9 @@ pub(super) fn is_system_call(symbol: &str) -> bool {
     symbol == "el0_svc" || symbol == "el0_svc_compat"
 }
 
-/// In the order of `enum entry_function` (probe/bpf/arch/arm64.h): entries of system calls and exceptions, callers of a system call,
-/// main functions of one until its return, and entries of interrupts; each for 64 bits and for 32. At the end those of the kernel's own
-/// interrupts.
+/// In the order of `enum entry_function` (probe/bpf/arch/arm64.h): entries of system calls and exceptions; callers of a
+/// system call; main functions of a system call until its return; entries of interrupts; each for 64-bit and 32-bit
+/// programs. The last two are interrupts within the kernel.
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[&str] = &[
     "el0t_64_sync", "el0t_32_sync",
@@ -44,6 +45,6 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "el1h_64_irq", "el1h_64_fiq",
 ];
 
-/// Functions around `ipi_raise` (arch/arm64/kernel/smp.c), before `ipi_send_cpu` existed: those between it and the requester of
-/// the IPI.
+/// Functions between `ipi_raise` and the function that requests the IPI (arch/arm64/kernel/smp.c), for kernels without
+/// `ipi_send_cpu`.
 pub(super) const IPI_SENDERS: &[&str] = &["smp_cross_call", "smp_send_reschedule"];

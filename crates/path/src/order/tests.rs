@@ -1,6 +1,7 @@
 use super::*;
 
-/// Submitted at 1, 2, 3 …; the positions of each at the three later stages, with no worker between the last two.
+/// Completions submitted at 1, 2, 3 …, with their positions at the three later stages. No worker between the last two
+/// stages.
 fn ring(ring: u32, places: &[[u64; 3]]) -> Vec<Passage> {
     let of = |(i, [issued, ready, posted]): (usize, &[u64; 3])| Passage {
         ring,
@@ -46,18 +47,18 @@ fn a_fixed_order_is_kept_from_end_to_end() {
 
 #[test]
 fn where_it_was_lost() {
-    // Reversed by task work: all but the first submitted overtook another.
+    // Task work reverses the order: all but the first submitted one overtook another.
     let reversed = ring(0, &[[0, 0, 3], [1, 1, 2], [2, 2, 1], [3, 3, 0]]);
     assert_eq!(numbers(&reversed), [3, 3, 0, 0, 3]);
     assert_eq!(delivery(&reversed), [4, 0, 3, 3]);
-    // One slow read in the device: the three after it overtook it.
+    // One read is slow in the device, and the next three overtake it.
     let slow = ring(0, &[[0, 3, 3], [1, 0, 0], [2, 1, 1], [3, 2, 2]]);
     assert_eq!(numbers(&slow), [3, 3, 0, 3, 0]);
     assert_eq!(delivery(&slow), [4, 0, 0, 0]);
-    // One that overtakes the three before it in the block layer.
+    // One request overtakes the previous three in the block layer.
     let first = ring(0, &[[1, 1, 1], [2, 2, 2], [3, 3, 3], [0, 0, 0]]);
     assert_eq!(numbers(&first), [1, 3, 1, 0, 0]);
-    // Lost by the device, restored by task work.
+    // The device changes the order, and task work restores it.
     let twice = ring(0, &[[0, 1, 0], [1, 0, 1]]);
     assert_eq!(numbers(&twice), [0, 0, 0, 1, 1]);
     assert_eq!(delivery(&twice), [2, 0, 1, 1]);
@@ -109,7 +110,7 @@ fn inline_completions_overtake_those_that_wait_for_task_work() {
 
 #[test]
 fn a_worker_of_the_file_system_is_not_task_work() {
-    // Ready in order; the worker finishes the first one last, and task work posts them as they are finished.
+    // Ready in order. The worker finishes the first one last, and task work posts in the order of finishing.
     let mut writes = ring(0, &[[0, 0, 2], [1, 1, 0], [2, 2, 1]]);
     for p in &mut writes {
         p.ended = NonZeroU64::new(p.posted - 500);
@@ -118,12 +119,12 @@ fn a_worker_of_the_file_system_is_not_task_work() {
     assert_eq!((o.inversions, o.by.file_system, o.by.task_work), (2, Some(2), 0));
     let d = o.delivery.unwrap();
     assert_eq!((d.inversions, d.by.file_system, d.by.task_work), (2, Some(2), 0));
-    // A read that is ready during the preceding write's worker overtakes the write.
+    // A read that becomes ready while the worker finishes the preceding write overtakes the write.
     let mut mixed = ring(0, &[[0, 0, 1], [1, 1, 0]]);
     mixed[0].ended = NonZeroU64::new(2500);
     let o = order(&mixed, true).unwrap();
     assert_eq!((o.inversions, o.by.file_system, o.by.task_work), (1, Some(1), 0));
-    // If the end is not observed, the stage is unknown.
+    // The stage is unknown if the end is not observed.
     let o = order(&ring(0, &[[0, 0, 1], [1, 1, 0]]), false).unwrap();
     assert_eq!((o.by.file_system, o.delivery.unwrap().by.file_system), (None, None));
 }
@@ -147,7 +148,7 @@ fn rings_have_nothing_to_do_with_one_another() {
 
 #[test]
 fn the_order_is_of_requests_with_one_weight() {
-    // All in order while all were traced; later two of a sample, reversed.
+    // In order while all requests are traced; later, two requests of a sample are reversed.
     let mut all = ring(0, &[[0, 0, 0], [1, 1, 1], [2, 2, 2]]);
     let mut sample = ring(0, &[[9, 9, 9], [8, 8, 8]]);
     sample.iter_mut().for_each(|p| p.weight = 100);
@@ -186,7 +187,7 @@ fn a_multishot_requests_completions_have_only_an_order_of_delivery() {
     let shot =
         |ready: Option<u64>, posted| RequestTrace { ready: ready.map(at), posted: at(posted), more: true, ..trail() };
     let mut all = OrderTracker::default();
-    // The run started by the first one's wake-up found the second and third; the last overtakes.
+    // The run after the first one's wake-up also posted the second and third. The last one overtakes.
     for t in [shot(Some(10), 30), shot(None, 31), shot(None, 32), shot(Some(20), 29)] {
         all.take(&t, false);
     }

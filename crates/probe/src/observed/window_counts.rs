@@ -104,7 +104,7 @@ pub struct WindowCount {
 }
 
 impl WindowCount {
-    /// 95 %, extended to the known part and the estimate itself. `None`: too few windows.
+    /// 95 % interval, extended to include the observed count and the estimate; `None` if there are too few windows.
     pub fn interval(&self, mut windows: Vec<Window>, rest: Rest, known: Known) -> Option<(f64, f64)> {
         let stretched = match known {
             Known::All => 1.0,
