@@ -3,7 +3,7 @@
 use iotrail_base::error::{Error, Result};
 use iotrail_host::privileges::{Capability, Privileges};
 
-/// Checks, before anything is started, that this process may load the probes.
+/// Checks that this process may load the probes, before anything is started.
 pub fn allowed() -> Result<()> {
     let privileges = Privileges::read();
     let has = |capability| privileges.has(capability) != Some(false);

@@ -1,5 +1,5 @@
-//! The writer of a recording for replay: its own thread reads the events from the ring buffer and appends them to the file. If the disk stalls
-//! longer than the ring buffer has space, events are lost and counted.
+//! Writes a recording for replay: a separate thread reads events from the ring buffer and appends them to the file. If
+//! the disk stalls for longer than the ring buffer can hold, events are lost and counted.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ use iotrail_schema::recorded::{End, Header};
 use iotrail_schema::replay_log::ReplayEvent;
 use iotrail_schema::trace_record::Subject;
 
-/// Between two reads of the ring buffer. At a million requests per second it then contains about 2 MB.
+/// Interval between two reads of the ring buffer. At a million requests per second this is about 2 MB.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Minimum time between two frames: a killed recording loses at most the events since the last frame.
+/// Minimum interval between two frames. A killed recording loses at most the events since the last frame.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// A recording for a replay is requested.
+/// Request for a recording for replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForReplay {
-    /// Paths are anonymised.
+    /// Anonymise paths.
     pub anonymise: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Captured {
     pub uncaptured: Uncaptured,
 }
 
-/// A recording for replay, while it is made.
+/// A recording for replay in progress.
 pub(crate) struct Capturing<'room> {
     probes: Capture<'room>,
     path: PathBuf,
@@ -46,7 +46,7 @@ pub(crate) struct Capturing<'room> {
 }
 
 impl<'room> Capturing<'room> {
-    /// Creates the file.
+    /// Creates the file and starts the capture.
     pub fn start(
         probes: Capture<'room>,
         (path, existing): &(PathBuf, Existing),
@@ -66,7 +66,7 @@ impl<'room> Capturing<'room> {
         Ok(Self { probes, path: path.clone(), stop, thread: thread.map_err(failed)? })
     }
 
-    /// Completes the file; returns its length.
+    /// Completes the file and returns its length.
     pub fn finish(mut self, end: End) -> (Result<(PathBuf, u64)>, Captured) {
         self.probes.detach();
         self.stop.store(true, Ordering::Release);
@@ -78,7 +78,7 @@ impl<'room> Capturing<'room> {
     }
 }
 
-/// Keep only the name of a command.
+/// Reduces a command to its program's name.
 fn hide(header: &mut Header) {
     if let Subject::Command { argv, .. } = &mut header.subject {
         argv.truncate(1);
@@ -87,7 +87,7 @@ fn hide(header: &mut Header) {
     }
 }
 
-/// State of the writer's thread.
+/// State of the writer thread.
 struct Writing {
     file: ReplayWriter,
     names: Option<Replacements>,
@@ -99,7 +99,7 @@ impl Writing {
         let events = source.open()?;
         let mut next_flush = Instant::now() + FLUSH;
         loop {
-            // Read before the last poll of the ring buffer, so that the poll reads the last events.
+            // Read before the last poll of the ring buffer, so that this poll reads the last events.
             let is_last = stop.load(Ordering::Acquire);
             events.take(&mut |event| self.append(event))?;
             self.note(&events)?;
@@ -137,7 +137,7 @@ impl Writing {
     }
 }
 
-/// Paths in the order of their first event, each with its number and its own extension.
+/// Numbers of the paths in order of their first event; a replacement keeps the path's extension.
 #[derive(Default)]
 struct Replacements(HashMap<String, usize>);
 

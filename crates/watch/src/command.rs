@@ -1,4 +1,4 @@
-//! A command that is traced from its first instruction: its process waits at a gate before exec, until the probes are
+//! A command that is traced from its first instruction: before exec, its process waits at a gate until the probes are
 //! attached and trace it.
 
 use std::ffi::OsString;
@@ -24,11 +24,11 @@ use iotrail_host::programs;
 
 const REPORTED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Actions on a command before it is started.
+/// Hook that prepares a command before it is started.
 #[derive(Clone)]
 pub struct Prepare(pub Rc<Preparing>);
 
-/// The guardian between iotrail and the command, if any.
+/// Returns the guardian between iotrail and the command, if any.
 type Preparing = dyn Fn(&mut Command) -> Result<Option<Rc<Guardian>>>;
 
 impl fmt::Debug for Prepare {
@@ -37,25 +37,25 @@ impl fmt::Debug for Prepare {
     }
 }
 
-/// The process of a command. If this is dropped before the gate is opened, the process never calls exec.
+/// Process of a command. If it is dropped before the gate is opened, the process never calls exec.
 #[derive(Debug)]
 pub struct Gated {
     argv: Vec<OsString>,
     tgid: u32,
-    /// Its PID in the initial namespace, by which the probes identify it.
+    /// PID in the initial namespace, which identifies it to the probes.
     kernels_tgid: Option<u32>,
-    /// CPU time that its process had used when it reached the gate.
+    /// CPU time that the process had used at the gate.
     cpu_before: CpuTime,
     end: End,
     gate: Option<PipeWriter>,
     spawner: Option<Spawner>,
-    /// `None`: the process is a child of this one.
+    /// `None` if the process is a child of iotrail itself.
     guardian: Option<Rc<Guardian>>,
-    /// Its exit status; 128 + the signal that killed it.
+    /// Exit status, or 128 + the signal that killed it.
     ended: Option<i32>,
 }
 
-/// The thread that waits until exec has succeeded or failed.
+/// Thread that waits until exec has succeeded or failed.
 #[derive(Debug)]
 struct Spawner {
     thread: Option<JoinHandle<()>>,
@@ -67,7 +67,7 @@ impl Spawner {
         let (tell, spawned) = mpsc::channel();
         let work = move || {
             let result = command.spawn().map(drop);
-            // Dropping it closes iotrail's copies of the child's ends, so that a failed fork ends the pipe.
+            // Closes iotrail's copies of the child's ends, so that a failed fork closes the pipe.
             drop(command);
             tell.send(result).unwrap_or(());
         };
@@ -75,7 +75,7 @@ impl Spawner {
         Ok(Spawner { thread: Some(thread), spawned })
     }
 
-    /// Reports that the program runs, or the reason why it does not.
+    /// Success if the program runs, otherwise the reason.
     fn result(&self) -> io::Result<()> {
         self.spawned.recv().unwrap_or_else(|_| Err(io::Error::other("its thread broke down")))
     }
@@ -84,13 +84,13 @@ impl Spawner {
 impl Drop for Spawner {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // The result of the thread has the reason of a failed exec.
+            // The thread's result contains the reason of a failed exec.
             drop(thread.join());
         }
     }
 }
 
-/// The first executable of that name, by the search of execvp(3). Found before anything is loaded.
+/// Checks that the command exists, with the search rules of execvp(3), before anything is loaded.
 pub fn find(argv: &[OsString]) -> Result<()> {
     let Some(name) = argv.first().filter(|name| !name.is_empty()) else {
         return Err(Error::input("the command to trace has no name", "name a program after --"));
@@ -119,17 +119,18 @@ fn cannot_start(cause: io::Error) -> Error {
         .because(cause)
 }
 
-/// The error of a command that was found but could not be started.
+/// Error for a command that was found but could not be started.
 pub fn cannot_run(name: impl Display, cause: io::Error) -> Error {
     match cause.raw_os_error() {
-        // The limit of processes or of memory is reached.
+        // The process or memory limit is reached.
         Some(libc::EAGAIN | libc::ENOMEM) => cannot_start(cause),
         _ => Error::input(format!("cannot run {name}"), "name a program that can be run").because(cause),
     }
 }
 
 impl Gated {
-    /// Forks the process, which waits at the gate. With `stdout_apart` its standard output is iotrail's standard error.
+    /// Forks the process, which waits at the gate. `stdout_apart`: redirects its standard output to iotrail's standard
+    /// error.
     pub fn new(argv: &[OsString], stdout_apart: bool, prepare: Option<&Prepare>) -> Result<Self> {
         let (name, args) = argv.split_first().expect("find() has seen a name");
         let (mut told, tell) = io::pipe().map_err(cannot_start)?;
@@ -145,9 +146,9 @@ impl Gated {
             None => None,
         };
         let outer_end = gate.as_raw_fd();
-        // SAFETY: the closure only makes plain system calls on descriptors that it owns, and allocates nothing.
+        // SAFETY: the closure only makes system calls on descriptors that it owns, and allocates nothing.
         unsafe { command.pre_exec(move || wait_at_gate(&tell, &at_gate, outer_end)) };
-        // spawn() returns after exec, so it waits in its own thread.
+        // spawn() returns only after exec, so it needs a thread of its own.
         let spawner = Spawner::start(command).map_err(cannot_start)?;
         let (mut tgid, mut user_ns, mut system_ns) = ([0; 4], [0; 8], [0; 8]);
         let heard =
@@ -157,7 +158,7 @@ impl Gated {
         }
         let tgid = u32::from_ne_bytes(tgid);
         let cpu_before = CpuTime { user_ns: u64::from_ne_bytes(user_ns), system_ns: u64::from_ne_bytes(system_ns) };
-        // The gate of an abandoned child closes.
+        // Dropping the gate makes the abandoned child exit.
         let end = End::of(tgid).map_err(cannot_start)?;
         Ok(Gated {
             argv: argv.to_vec(),
@@ -176,7 +177,7 @@ impl Gated {
         self.argv.iter().map(|a| a.to_string_lossy().into_owned()).collect()
     }
 
-    /// In iotrail's PID namespace.
+    /// PID in iotrail's namespace.
     pub fn tgid(&self) -> u32 {
         self.tgid
     }
@@ -185,7 +186,7 @@ impl Gated {
         self.kernels_tgid = Some(kernels_tgid);
     }
 
-    /// In the initial namespace, if known.
+    /// PID in the initial namespace, if known.
     pub fn kernels_tgid(&self) -> Option<u32> {
         self.kernels_tgid
     }
@@ -194,7 +195,7 @@ impl Gated {
         &self.end
     }
 
-    /// Opens the gate: the process calls exec.
+    /// Opens the gate, so that the process calls exec.
     pub fn release(&mut self) -> Result<()> {
         let (Some(mut gate), Some(spawner)) = (self.gate.take(), self.spawner.as_ref()) else { return Ok(()) };
         gate.write_all(&[1]).map_err(cannot_start)?;
@@ -204,15 +205,15 @@ impl Gated {
         }
     }
 
-    /// CPU time that its process had used when it reached the gate.
+    /// CPU time that the process had used at the gate.
     pub fn cpu_before(&self) -> CpuTime {
         self.cpu_before
     }
 
-    /// Its exit status, or 128 + the signal that killed it, if it has exited; never waits.
+    /// Exit status, or 128 + the signal that killed it; `None` if still running. Does not wait.
     pub fn ended(&mut self) -> Option<i32> {
         if let Some(guardian) = &self.guardian {
-            // The report arrives a short time after the exit.
+            // The guardian reports shortly after the exit.
             if self.ended.is_none() && self.end.is_there() && guardian.wait(REPORTED_WITHIN) {
                 self.ended = guardian.ended().map(|ended| ended.status);
             }
@@ -225,14 +226,14 @@ impl Gated {
         self.ended
     }
 
-    /// Sends a signal to a process that has not exited.
+    /// Sends a signal unless the process has exited.
     pub fn signal(&mut self, signal: libc::c_int) {
         if let Some(signal) = Signal::from_named_raw(signal) {
             self.end.signal(signal);
         }
     }
 
-    /// Waits for its exit, up to this time.
+    /// Waits for the exit, for at most `patience`.
     pub fn wait(&mut self, patience: Duration) -> Option<i32> {
         let until = Instant::now() + patience;
         while self.ended().is_none() && Instant::now() < until {
@@ -244,15 +245,16 @@ impl Gated {
 
 impl Drop for Gated {
     fn drop(&mut self) {
-        // A process at the gate sees it close; then spawn() returns with its error.
+        // A process at the gate notices that the gate is closed; spawn() then returns its error.
         drop(self.gate.take());
         drop(self.spawner.take());
     }
 }
 
-/// CPU time of this process, of all threads.
+/// CPU time of all threads of this process.
 pub(super) fn own_cpu() -> CpuTime {
-    // SAFETY: a plain C structure, valid when all zero, which the call fills; it cannot fail for the calling process.
+    // SAFETY: a plain C structure for which all zeros is valid; the call fills it and cannot fail for the calling
+    // process.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &mut usage);
@@ -262,11 +264,10 @@ pub(super) fn own_cpu() -> CpuTime {
     CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }
 
-/// Runs in the child before exec. Reports its PID and the CPU time used so far, which does not belong to the
-/// program.
+/// Runs in the child before exec. Reports its PID and the CPU time used so far, which is not the program's.
 fn wait_at_gate(mut tell: &PipeWriter, mut at_gate: &PipeReader, outer_end: RawFd) -> io::Result<()> {
-    // SAFETY: the child's own copy of the other end, which nothing in the child uses; while it is open, the gate would
-    // not be seen to close.
+    // SAFETY: closes the child's copy of iotrail's end, which the child does not use. As long as this copy is open,
+    // the child would not notice that iotrail closes the gate.
     unsafe { rustix::io::close(outer_end) };
     let used = own_cpu();
     tell.write_all(&getpid().as_raw_pid().to_ne_bytes())?;
@@ -339,7 +340,7 @@ mod tests {
         assert_eq!(said(&["/"]), "cannot run /: it is a directory; name a program in it");
         assert_eq!(said(&["/proc/self/status"]), "cannot run /proc/self/status: it is not executable; see chmod +x");
         find(&argv(&["sh"])).unwrap();
-        // Only the kernel knows this one.
+        // Only the kernel can report this error.
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("script");
         std::fs::write(&file, "#!/no/such/interpreter\n").unwrap();

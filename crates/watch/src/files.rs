@@ -1,5 +1,5 @@
-//! Names of the files of traced requests. /proc has the full path while the process lives and has the file open; the probes report the last
-//! component once per file. And the records of the requests by file.
+//! Names of traced requests' files, and the records by file. /proc shows the full path while the process lives and has
+//! the file open. The probes report the last path component once per file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::os::unix::ffi::OsStringExt;
@@ -17,19 +17,19 @@ use iotrail_schema::recorded::FileName;
 use iotrail_schema::trace_record::{Estimate, FileRecord, FileRequests, OtherFiles};
 use iotrail_stats::estimate::{self, Stratum};
 
-/// The known names and numbers of a file, in addition to the probes' counts.
+/// What is known about a file in addition to the probes' data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     pub kind: Kind,
     pub path: String,
-    /// The path from /proc; otherwise only the last component.
+    /// Whether this is the path from /proc, not just the last component.
     pub is_whole: bool,
     pub deleted: bool,
-    /// Device and inode from stat(2); `None`: not read.
+    /// Device and inode from stat(2); `None` if not read.
     pub stat: Option<((u32, u32), u64)>,
 }
 
-/// A file to look up in /proc.
+/// A file that is still to be looked up in /proc.
 #[derive(Debug)]
 struct Waiting {
     key: Key,
@@ -42,27 +42,27 @@ struct Waiting {
 enum Answer {
     Is(Name),
     Not,
-    /// The lookup was partial, because its time is limited.
+    /// The lookup stopped early because of its time limit.
     Later,
 }
 
-/// Maximum number of files.
+/// Maximum number of known files.
 const KEPT: usize = 16_384;
-/// Maximum lookups per call, and their maximum time.
+/// Maximum number of lookups per call, and their maximum duration.
 const AT_ONCE: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Scanning all descriptors of a process takes at most one part in this many of the time.
+/// Pause after a scan of all descriptors of a process, as a multiple of the scan's duration.
 const REST: u32 = 20;
-/// Maximum descriptors per scan.
+/// Maximum number of descriptors per scan.
 const DESCRIPTORS: usize = 4096;
-/// A descriptor may appear and disappear between two scans.
+/// Number of scans for a descriptor, which may appear and disappear between two.
 const LOOKS: u8 = 3;
 
 #[derive(Debug)]
 pub struct Names {
     numbers: Rc<Numbers>,
     last: HashMap<(u32, u64, u32), String>,
-    /// `None`: not looked up yet, or /proc has no path.
+    /// `None` if not looked up yet, or if /proc has no path.
     found: HashMap<Key, Option<Name>>,
     waiting: VecDeque<Waiting>,
     next_scan: Instant,
@@ -79,7 +79,7 @@ impl Names {
         }
     }
 
-    /// The probes report the last component of a file's name.
+    /// Takes the last path component that the probes report.
     pub fn told(&mut self, name: LastName) {
         let key = (name.device, name.inode, name.generation);
         if self.last.len() < KEPT || self.last.contains_key(&key) {
@@ -87,7 +87,7 @@ impl Names {
         }
     }
 
-    /// Notes a request to the file.
+    /// Records a request on the file.
     pub fn met(&mut self, tgid: u32, file: Option<FileSeen>, descriptor: Option<Descriptor>) {
         let Some(key) = Key::of(tgid, file, descriptor) else { return };
         let is_asked_for = match key {
@@ -101,7 +101,7 @@ impl Names {
         self.waiting.push_back(Waiting { key, tgid, descriptor, looks: 0 });
     }
 
-    /// Looks up the new files in /proc, within a time limit.
+    /// Looks up new files in /proc, within a time limit.
     pub fn look(&mut self) {
         let began = Instant::now();
         for _ in 0..self.waiting.len().min(AT_ONCE) {
@@ -155,7 +155,7 @@ impl Names {
         found.map_or(Answer::Not, Answer::Is)
     }
 
-    /// The path from /proc, or at least the last component.
+    /// Path from /proc, or at least the last component.
     pub fn name(&self, key: &Key) -> Option<Name> {
         let found = self.found.get(key).and_then(Option::as_ref);
         found.cloned().or_else(|| {
@@ -164,7 +164,7 @@ impl Names {
         })
     }
 
-    /// Names by inode, for a recording.
+    /// Names by inode for a recording.
     pub fn named(&self) -> Vec<FileName> {
         const NAMED: usize = 4096;
         let mut blocks: BTreeMap<u32, Option<u64>> = BTreeMap::new();
@@ -181,11 +181,11 @@ impl Names {
         all
     }
 
-    /// The object that a request without completion waits for: the path, or the kind; `None`: unknown.
+    /// What a pending request waits for: the path or kind of its file; `None` if unknown.
     pub fn of_open(&self, tgid: u32, file: Option<FileSeen>, descriptor: Option<Descriptor>) -> Option<String> {
         let key = Key::of(tgid, file, descriptor)?;
         let now = || match (file, descriptor) {
-            // Not looked up yet: while the process lives, its descriptor can be read now.
+            // Not looked up yet, but the descriptor can still be read while the process lives.
             (None, Some(Descriptor::Fd(fd))) => link(self.numbers.in_proc(tgid)?, fd),
             _ => None,
         };
@@ -198,8 +198,9 @@ impl Names {
     }
 }
 
-/// Whether the process's current descriptor refers to the file that the kernel reported. `named`: looked up by that descriptor. Then an equal last
-/// component is enough if stat(2) shows numbers that differ from the kernel's (btrfs, overlayfs).
+/// Whether `name`, which a descriptor of the process currently refers to, is the file that the kernel reported.
+/// `named`: found by the request's own descriptor. In that case an equal last component suffices if stat(2) shows other
+/// numbers than the kernel's (btrfs, overlayfs).
 fn is_it(key: &Key, last: Option<&str>, name: &Name, named: bool) -> bool {
     let Key::Inode { device, inode, .. } = *key else { return true };
     let alike = || last.is_some_and(|last| name.path.rsplit('/').next() == Some(last));
@@ -209,7 +210,7 @@ fn is_it(key: &Key, last: Option<&str>, name: &Name, named: bool) -> bool {
     }
 }
 
-/// Decodes the kernel's device number: major and minor.
+/// Splits the kernel's device number into major and minor.
 fn split(device: u32) -> (u32, u32) {
     (device >> 20, device & 0xf_ffff)
 }
@@ -221,12 +222,12 @@ fn descriptors(number: u32) -> Vec<i32> {
 
 const DELETED: &str = " (deleted)";
 
-/// The file that a descriptor of a process refers to now.
+/// The file that a process's descriptor currently refers to.
 fn link(number: u32, fd: i32) -> Option<Name> {
     let at = format!("/proc/{number}/fd/{fd}");
     let path = std::fs::read_link(&at).ok()?.into_os_string().into_vec();
     let mut path = String::from_utf8_lossy(&path).into_owned();
-    // The name of a pipe, socket or eventfd is its kind and a number.
+    // The link of a pipe, socket or eventfd is its kind and a number.
     let stat = stat(&at)?;
     let is_named = path.starts_with('/');
     let deleted = is_named && path.ends_with(DELETED) && stat.links == 0;
@@ -252,7 +253,7 @@ struct Stat {
     links: u32,
 }
 
-/// stat(2) without querying a file server, which may not answer.
+/// stat(2) without contacting a file server, which may not respond.
 fn stat(path: &str) -> Option<Stat> {
     let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::NLINK;
     let stat = statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted).ok()?;
@@ -264,8 +265,8 @@ fn stat(path: &str) -> Option<Stat> {
     })
 }
 
-/// Registered files at that index, whose descriptors may be closed: a ring's fdinfo has their paths (Linux 6.10 and later; before, the
-/// last components).
+/// Candidates for a registered file by its index: its descriptor may be closed, but the ring's fdinfo has its path
+/// (Linux 6.10 and later; previously the last component).
 fn registered(number: u32, fds: &[i32], index: u32) -> Vec<Name> {
     let is_ring = |fd: &&i32| {
         std::fs::read_link(format!("/proc/{number}/fd/{fd}")).is_ok_and(|to| to.as_os_str() == "anon_inode:[io_uring]")
@@ -282,7 +283,7 @@ fn registered(number: u32, fds: &[i32], index: u32) -> Vec<Name> {
     paths.map(name).collect()
 }
 
-/// The path at this index in a ring's fdinfo.
+/// Path at this index in a ring's fdinfo.
 fn registered_at(fdinfo: &[u8], index: u32) -> Option<String> {
     let lines = fdinfo.split(|b| *b == b'\n').skip_while(|line| !line.starts_with(b"UserFiles:")).skip(1);
     let row = |line: &[u8]| {
@@ -293,7 +294,7 @@ fn registered_at(fdinfo: &[u8], index: u32) -> Option<String> {
     lines.take_while(|line| line.first().is_some_and(|b| *b == b' ' || b.is_ascii_digit())).find_map(row)
 }
 
-/// seq_path writes blanks, newlines and backslashes as octal escapes.
+/// Decodes seq_path's octal escapes of blanks, newlines and backslashes.
 fn unescaped(path: &str) -> String {
     let mut out = String::new();
     let mut rest = path;
@@ -309,18 +310,18 @@ fn unescaped(path: &str) -> String {
     out + rest
 }
 
-/// Files in a record, and descriptors of one file.
+/// Maximum number of files in a record, and of descriptors per file.
 const LISTED: usize = 20;
 const DESCRIPTORS_LISTED: usize = 8;
 
-/// The key of a sum: /proc may show that two of the probes' files are one.
+/// Key for merging: /proc may show that two of the probes' files are the same file.
 #[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Clone)]
 enum Identity {
     Stat(((u32, u32), u64), String),
     Key(Key),
 }
 
-/// The busiest files, and the sum of the others; `None`: there are no others.
+/// The busiest files, and the sum of the others; `None` if there are no others.
 pub fn records(
     files: &Files,
     name: &dyn Fn(&Key) -> Option<Name>,

@@ -8,7 +8,7 @@ use iotrail_schema::trail_example::trail;
 
 const NAME: &str = "a\n\x1b[31m b";
 
-/// The kernel's device number for the one that stat(2) shows.
+/// Converts a device number from stat(2) to the kernel's encoding.
 fn device_of(meta: &std::fs::Metadata) -> u32 {
     libc::major(meta.dev()) << 20 | libc::minor(meta.dev())
 }
@@ -27,7 +27,7 @@ fn paths_are_found_while_the_process_holds_the_file() {
     file.write_all(b"x").unwrap();
     let (us, file_seen) = (std::process::id(), seen(&file));
     let mut names = Names::new(Rc::new(Numbers::SAME));
-    // By its descriptor, and by a descriptor that it does not have.
+    // By its own descriptor, and by a descriptor that is not open.
     for descriptor in [Descriptor::Fd(file.as_raw_fd()), Descriptor::Fixed(3), Descriptor::Fd(1_000_000)] {
         names.met(us, Some(file_seen), Some(descriptor));
         names.next_scan = Instant::now();
@@ -38,7 +38,7 @@ fn paths_are_found_while_the_process_holds_the_file() {
         assert!(name.is_whole && !name.deleted && name.kind == Kind::File);
         names.found.clear();
     }
-    // The descriptor refers to a different file now.
+    // The descriptor now refers to another file.
     let gone = FileSeen { inode: file_seen.inode + 1_000_000, ..file_seen };
     names.met(us, Some(gone), Some(Descriptor::Fd(file.as_raw_fd())));
     for _ in 0..LOOKS {
@@ -62,10 +62,10 @@ fn a_file_with_other_stat_numbers_is_known_by_descriptor_and_name() {
     let key = Key::Inode { device: 8 << 20 | 2, inode: 5, generation: 0 };
     let name = |stat| Name { kind: Kind::File, path: "/a/b".into(), is_whole: true, deleted: false, stat: Some(stat) };
     assert!(is_it(&key, None, &name(((8, 2), 5)), false));
-    // btrfs: a different device, the same inode.
+    // btrfs: another device, the same inode.
     assert!(is_it(&key, Some("b"), &name(((0, 40), 5)), false));
     assert!(!is_it(&key, Some("c"), &name(((0, 40), 5)), true));
-    // overlayfs: both differ.
+    // overlayfs: both numbers differ.
     assert!(is_it(&key, Some("b"), &name(((0, 40), 6)), true) && !is_it(&key, Some("b"), &name(((0, 40), 6)), false));
     assert!(!is_it(&key, None, &name(((8, 2), 6)), true));
 }
@@ -76,7 +76,7 @@ fn descriptors_without_a_file_have_a_kind() {
     let us = std::process::id();
     assert_eq!(link(us, left.as_raw_fd()).map(|n| (n.kind, n.path)), Some((Kind::Socket, "socket".into())));
     let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
-    // A descriptor number that no concurrent test gets.
+    // A descriptor number that concurrent tests do not use.
     let eventfd = rustix::io::fcntl_dupfd_cloexec(&eventfd, 700).unwrap();
     let number = eventfd.as_raw_fd();
     assert_eq!(link(us, number).map(|n| (n.kind, n.is_whole)), Some((Kind::Eventfd, false)));
@@ -91,7 +91,7 @@ fn registered_files_of_a_rings_fdinfo() {
     assert_eq!(registered_at(text, 0).as_deref(), Some("/data/base/5/16384"));
     assert_eq!(registered_at(text, 1), None);
     assert_eq!(registered_at(text, 2).as_deref(), Some("/data/a b\nc (deleted)"));
-    // 6.1 has only the last component.
+    // 6.1 shows only the last component.
     assert_eq!(registered_at(b"UserFiles:\t1\n    0: 16384\n", 0), None);
     assert_eq!(unescaped("a\\b\\134\\04"), "a\\b\\\\04");
 }

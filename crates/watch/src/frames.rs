@@ -21,11 +21,11 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{self, Existing};
 use iotrail_schema::recorded::{Ending, Header, SCHEMA, SCHEMA_FOR_REPLAY, is_known};
 
-/// A frame is written when its content has this length.
+/// Content length at which a frame is written.
 pub(crate) const FRAME_BYTES: usize = 256 << 10;
-/// Longer than any frame: a larger length is damage.
+/// Above any real frame size: a larger length means damage.
 const MOST_BYTES: u32 = 64 << 20;
-/// Longer than any header.
+/// Above any real header size.
 const HEADER_BYTES: u64 = 4 << 20;
 
 pub(crate) const ENTRIES: u8 = b'B';
@@ -38,13 +38,13 @@ pub(crate) struct FrameWriter {
     path: PathBuf,
     /// Content of the next frame.
     pub content: Vec<u8>,
-    /// Buffer, reused for each frame.
+    /// Buffer that is reused for each frame.
     frame: Vec<u8>,
     written_bytes: u64,
 }
 
 impl FrameWriter {
-    /// Errors: the file exists and must not be replaced, or cannot be created (usage error).
+    /// Fails with a usage error if the file exists and must not be replaced, or cannot be created.
     pub fn create(path: &Path, header: &Header, existing: Existing) -> Result<Self> {
         Self::begin(output::growing(path, existing, "--record")?, path, header)
     }
@@ -69,7 +69,7 @@ impl FrameWriter {
         Ok((Self::begin(Box::new(copy), Path::new("memory"), header)?, file))
     }
 
-    /// Length of the file so far, without the content of the next frame.
+    /// Length of the file without the next frame's content.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
@@ -119,7 +119,8 @@ impl FrameHead {
         bytes
     }
 
-    /// `None`: not the start of a frame of this file. `kind`: the expected kind of all frames except the last.
+    /// `None` if the bytes are not the start of a frame of this file. `kind`: expected kind of all frames except the
+    /// last.
     fn from_bytes(bytes: &[u8; Self::BYTES], kind: u8) -> Option<Self> {
         let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let head = Self { kind: bytes[0], raw: number(1), size: number(5), crc: number(9) };
@@ -142,7 +143,7 @@ pub(crate) struct FrameReader {
     file: BufReader<File>,
     path: PathBuf,
     pub header: Header,
-    /// Start of the last frame read, or of the truncated frame.
+    /// Start of the last frame read, or of the truncated one.
     at_byte: u64,
     /// Start of the next frame.
     next_byte: u64,
@@ -150,14 +151,14 @@ pub(crate) struct FrameReader {
 }
 
 impl FrameReader {
-    /// Errors (usage error): no such file, not a recording, or a different version of the format.
+    /// Fails with a usage error if the file does not exist, is not a recording, or has another format version.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path)
             .map_err(|e| Error::input(format!("cannot open {}", path.display()), "name a recording").because(e))?;
         Self::begin(file, path)
     }
 
-    /// A stored recording, with `name` for errors.
+    /// Reads a stored recording; `name` is used in errors.
     pub fn of_bytes(bytes: &[u8], name: &str) -> Result<Self> {
         let mut file = memory()?;
         file.write_all(bytes).and_then(|()| file.rewind()).map_err(no_memory)?;
@@ -175,7 +176,8 @@ impl FrameReader {
         Ok(Self { file, path: path.to_owned(), header, at_byte, next_byte: at_byte, length })
     }
 
-    /// The content of the next frame of this kind, or the reason why the recording stops. Frames of a different kind are skipped unchecked.
+    /// Content of the next frame of this kind, or the reason why the recording stops. Skips frames of other kinds
+    /// without checking them.
     pub fn next(&mut self, kind: u8) -> Result<std::result::Result<Vec<u8>, Ending>> {
         loop {
             let head = match self.head()? {
@@ -196,12 +198,12 @@ impl FrameReader {
         }
     }
 
-    /// The last frame read is damaged.
+    /// Reports the last frame read as damaged.
     pub fn damaged(&self) -> Ending {
         Ending::Damaged { at_byte: self.at_byte }
     }
 
-    /// Reading cannot continue after it.
+    /// Reports that reading cannot continue.
     pub fn cut(&self) -> Ending {
         Ending::Cut { at_byte: self.at_byte }
     }
@@ -234,7 +236,7 @@ impl FrameReader {
         Ok(content.filter(|c| c.len() == head.raw as usize).ok_or_else(|| self.damaged()))
     }
 
-    /// Whether that many bytes were read.
+    /// Returns whether all bytes were read.
     fn fill(&mut self, bytes: &mut [u8]) -> Result<bool> {
         match self.file.read_exact(bytes) {
             Ok(()) => Ok(true),
@@ -250,7 +252,7 @@ impl FrameReader {
 }
 
 fn parse_header(line: &[u8], path: &Path) -> Result<Header> {
-    /// Fields of the header in every version.
+    /// Header fields that all versions share.
     #[derive(Deserialize)]
     struct Any {
         schema: String,

@@ -1,7 +1,7 @@
-//! A process between iotrail and a command that it starts: it is the parent of the command and adopts all orphans below
-//! (PR_SET_CHILD_SUBREAPER), whatever group, session or user they change to. If iotrail dies, it kills them.
+//! A process between iotrail and a command: the command's parent and the subreaper of all its descendants
+//! (PR_SET_CHILD_SUBREAPER), whatever group, session or user they change to. If iotrail dies, the guardian kills them.
 //!
-//! It is a fork of iotrail that makes only system calls: from fork to exit it allocates nothing and takes no lock.
+//! The guardian is a fork of iotrail that only makes system calls: it neither allocates nor locks until it exits.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -23,59 +23,61 @@ use rustix::time::{ClockId, clock_gettime};
 use iotrail_base::error::{Error, Result};
 use iotrail_host::procfs::{self, Stat};
 
-/// Time for processes to exit after SIGTERM.
+/// Time for the processes to exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// Time to wait for killed processes: one in an uninterruptible sleep may take longer.
+/// Time to wait for killed processes; one in an uninterruptible sleep may take longer.
 const KILLED_WITHIN: Duration = Duration::from_secs(2);
 
 const KILL: u8 = b'k';
 const LEAVE: u8 = b'l';
 
-/// The guardian of one command. On drop it ends all processes below.
+/// Handle of a command's guardian. On drop it ends all descendants.
 #[derive(Debug)]
 pub struct Guardian {
     order: PipeWriter,
     report: PipeReader,
-    /// Its own process ID, and the start time of the command.
+    /// PID of the guardian, and start time of the command.
     began: Cell<Option<(Pid, u64)>>,
     ended: Cell<Option<Ended>>,
-    /// The guardian has exited: all processes below have exited, or it has released them.
+    /// The guardian has exited: all descendants have exited, or it released them.
     over: Cell<bool>,
 }
 
-/// The exit of a command.
+/// Exit of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// 128 + the signal that killed it.
+    /// Exit status, or 128 + the signal that killed it.
     pub status: i32,
     pub wall_ns: u64,
-    /// User and system time of the command and of all exited processes below; `None`: unknown.
+    /// User and system time of the command and all its exited descendants; `None` if unknown.
     pub cpu_ns: Option<(u64, u64)>,
 }
 
-/// The guardian's report: its process ID, 0, the start time; or the status, 1, the time, user and system time.
+/// A report of the guardian: its PID, 0, start time; or exit status, 1, time, user and system time.
 type Message = [u64; 5];
 
 impl Guardian {
-    /// Inserts a guardian between iotrail and `command`, which gets its own process group. With `outlives`, the guardian releases its processes
-    /// if iotrail dies. Drop the command after it has started: it has the guardian's ends of the pipes.
+    /// Inserts a guardian between iotrail and `command`, which gets a process group of its own. With `outlives`, the
+    /// guardian releases the processes if iotrail dies. Drop the command after starting it, because it holds the
+    /// guardian's ends of the pipes.
     pub fn over(command: &mut Command, outlives: bool) -> Result<Self> {
         let cannot = |e| Error::machine("cannot create a pipe for a program", "see ulimit -n").because(e);
         let (orders, order) = io::pipe().map_err(cannot)?;
         let (report, reports) = io::pipe().map_err(cannot)?;
         let outer_end = order.as_raw_fd();
         let split = move || {
-            // Before the first child, which may leave orphans immediately.
+            // Before the first child is created, since a child may leave orphans immediately.
             set_child_subreaper(Some(getpid()))?;
             let before = block_signals();
             let began_ns = now_ns();
-            // SAFETY: as fork, in a process of one thread.
+            // SAFETY: like fork, in a single-threaded process.
             match unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD as libc::c_long, 0, 0, 0, 0) } {
                 -1 => Err(io::Error::last_os_error()),
                 0 => {
                     // SAFETY: a live mask.
                     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-                    // SAFETY: this process's copy of iotrail's end; while it is open, iotrail's death would not be seen.
+                    // SAFETY: closes this process's copy of iotrail's end; otherwise iotrail's death would go
+                    // unnoticed.
                     unsafe { rustix::io::close(outer_end) };
                     setpgid(None, None)?;
                     if !outlives {
@@ -86,18 +88,18 @@ impl Guardian {
                 leader => guard(leader as i32, (orders.as_fd(), reports.as_fd()), began_ns, outlives),
             }
         };
-        // SAFETY: the closure makes system calls only, on what it owns, and allocates nothing.
+        // SAFETY: the closure only makes system calls on data that it owns, and allocates nothing.
         unsafe { command.pre_exec(split) };
         let (began, ended, over) = (Cell::new(None), Cell::new(None), Cell::new(false));
         Ok(Guardian { order, report, began, ended, over })
     }
 
-    /// Whether the command has exited; waits up to this time.
+    /// Whether the command has exited; waits at most `patience`.
     pub fn wait(&self, patience: Duration) -> bool {
         self.wait_for(|| self.ended.get().is_some() || self.over.get(), patience)
     }
 
-    /// The same for the command and all processes below.
+    /// The same for the command and all its descendants.
     pub fn wait_for_all(&self, patience: Duration) -> bool {
         self.wait_for(|| self.over.get(), patience)
     }
@@ -114,7 +116,7 @@ impl Guardian {
         }
     }
 
-    /// Reads the guardian's reports.
+    /// Reads pending reports from the guardian.
     fn look(&self) {
         while !self.over.get() && is_readable(&self.report, Duration::ZERO) {
             let mut bytes = [0; size_of::<Message>()];
@@ -122,7 +124,7 @@ impl Guardian {
                 Ok(0) => {
                     self.over.set(true);
                     if let Some((guardian, _)) = self.began.get() {
-                        // If the command could not be executed, it was reaped already.
+                        // If exec failed, it was already reaped.
                         let _ = waitpid(Some(guardian), WaitOptions::empty());
                     }
                 }
@@ -139,13 +141,13 @@ impl Guardian {
         if is_end == 0 {
             self.began.set(Pid::from_raw(first as i32).map(|pid| (pid, at)));
         } else if let Some((_, began)) = self.began.get() {
-            // The second report of an exit covers all exited processes.
+            // After the first report, later ones cover the exits of all descendants.
             let wall_ns = self.ended.get().map_or(at.saturating_sub(began), |ended| ended.wall_ns);
             self.ended.set(Some(Ended { status: first as i32, wall_ns, cpu_ns: Some((user_ns, system_ns)) }));
         }
     }
 
-    /// The exit of the command; `None`: it still runs.
+    /// Exit of the command; `None` while it runs.
     pub fn ended(&self) -> Option<Ended> {
         self.look();
         let killed = || {
@@ -155,7 +157,7 @@ impl Guardian {
         self.ended.get().or_else(|| self.over.get().then(killed))
     }
 
-    /// Running processes below, by PID and name.
+    /// Running descendants by PID and name.
     pub fn living(&self) -> Vec<(u32, String)> {
         self.look();
         let Some((guardian, _)) = self.began.get().filter(|_| !self.over.get()) else { return Vec::new() };
@@ -163,7 +165,7 @@ impl Guardian {
         below.filter_map(|pid| Stat::of(pid).filter(|s| s.state != 'Z').map(|stat| (pid, stat.comm))).collect()
     }
 
-    /// Ends all processes below: SIGTERM first, then SIGKILL. Returns those that still run.
+    /// Ends all descendants with SIGTERM, then SIGKILL. Returns those that still run.
     pub fn end(&self) -> Vec<(u32, String)> {
         self.look();
         if self.began.get().is_none() || self.over.get() {
@@ -183,7 +185,7 @@ impl Guardian {
             Some((*pid, pidfd_open(number, PidfdFlags::empty()).ok()?))
         };
         let opened: Vec<(u32, OwnedFd)> = self.living().iter().filter_map(open).collect();
-        // A process still below after its pidfd was opened is the same process, or has exited.
+        // A process that is still listed after its pidfd was opened is the same process or has exited.
         let still = self.living();
         for (pid, fd) in opened {
             if still.iter().any(|(other, _)| *other == pid) {
@@ -192,7 +194,7 @@ impl Guardian {
         }
     }
 
-    /// Releases all processes below, if it is allowed to let them outlive iotrail.
+    /// Releases all descendants, if they may outlive iotrail.
     pub fn leave(&self) {
         (&self.order).write_all(&[LEAVE]).unwrap_or(());
         self.wait_for_all(KILLED_WITHIN);
@@ -206,7 +208,7 @@ impl Drop for Guardian {
     }
 }
 
-/// Without the offset of a time namespace, whose lookup allocates: only differences are used.
+/// Time without a time namespace's offset, whose lookup allocates. Only differences are used.
 fn now_ns() -> u64 {
     let at = clock_gettime(ClockId::Monotonic);
     at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
@@ -214,14 +216,14 @@ fn now_ns() -> u64 {
 
 fn is_readable(fd: impl AsFd, patience: Duration) -> bool {
     let fd = fd.as_fd();
-    // A timeout too large for the type is infinite.
+    // A timeout too large for the type means infinity.
     let patience = Timespec::try_from(patience).ok();
     poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], patience.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// Returns the previous mask.
+/// Blocks all signals and returns the previous mask.
 fn block_signals() -> libc::sigset_t {
-    // SAFETY: plain system calls on live structures, for which all zero is valid.
+    // SAFETY: system calls on live structures, for which all zeros is valid.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut all);
@@ -230,20 +232,21 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// The guardian's main function, with all signals blocked.
+/// Main function of the guardian. All signals are blocked.
 fn guard(leader: i32, (orders, reports): (BorrowedFd<'_>, BorrowedFd<'_>), began_ns: u64, outlives: bool) -> ! {
-    // First: the caller's spawn() returns when all other copies are closed, and must know its guardian then.
+    // Reported first: the caller's spawn() returns once all other copies of the pipe are closed, and must then know
+    // its guardian.
     Herd { leader, status: None, reports }.report(getpid().as_raw_pid() as u64, 0, began_ns, (0, 0));
-    // There is no process to report a failure to.
+    // A failure has no one to be reported to.
     let _ = (setsid(), rustix::thread::set_name(c"iotrail-guard"));
-    // SAFETY: plain system calls on live structures. Standard descriptors become the pipes; all others are closed, the program's outputs
-    // included.
+    // SAFETY: system calls on live structures. The pipes become the standard descriptors; all others are closed,
+    // including the program's outputs.
     let ends = unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::dup2(orders.as_raw_fd(), 0);
         libc::dup2(reports.as_raw_fd(), 1);
         if libc::syscall(libc::SYS_close_range, 2, libc::c_uint::MAX, 0) != 0 {
-            // Before Linux 5.9. The soft limit may be below an open descriptor.
+            // Before Linux 5.9. Open descriptors may exceed the soft limit.
             (2..1 << 16).for_each(|fd| _ = libc::close(fd));
         }
         let mut children: libc::sigset_t = std::mem::zeroed();
@@ -251,7 +254,7 @@ fn guard(leader: i32, (orders, reports): (BorrowedFd<'_>, BorrowedFd<'_>), began
         libc::sigaddset(&mut children, libc::SIGCHLD);
         libc::signalfd(-1, &children, 0)
     };
-    // SAFETY: the three descriptors live as long as this process.
+    // SAFETY: the three descriptors stay open as long as this process lives.
     let (orders, reports, ends) =
         unsafe { (BorrowedFd::borrow_raw(0), BorrowedFd::borrow_raw(1), BorrowedFd::borrow_raw(ends)) };
     let mut herd = Herd { leader, status: None, reports };
@@ -276,14 +279,14 @@ fn guard(leader: i32, (orders, reports): (BorrowedFd<'_>, BorrowedFd<'_>), began
     }
     loop {
         herd.kill();
-        // An orphan of an exited process is a child now.
+        // Orphans of an exited process are children now.
         herd.reap(0);
     }
 }
 
 struct Herd<'a> {
     leader: i32,
-    /// The leader's status, once it was reaped.
+    /// Exit status of the leader once reaped.
     status: Option<i32>,
     reports: BorrowedFd<'a>,
 }
@@ -291,13 +294,13 @@ struct Herd<'a> {
 impl Herd<'_> {
     fn report(&self, first: u64, is_end: u64, at_ns: u64, (user_ns, system_ns): (u64, u64)) {
         let message: Message = [first, is_end, at_ns, user_ns, system_ns];
-        // SAFETY: plain numbers. It is one write of a pipe, and whole.
+        // SAFETY: plain integers. A pipe write of this size is atomic.
         let bytes = unsafe { std::mem::transmute::<Message, [u8; size_of::<Message>()]>(message) };
         let _ = rustix::io::write(self.reports, &bytes);
     }
 
     fn report_end(&self, status: i32) {
-        // SAFETY: a plain C structure, valid when all zero, which the call fills.
+        // SAFETY: a plain C structure for which all zeros is valid; the call fills it.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
@@ -307,10 +310,10 @@ impl Herd<'_> {
         self.report(status as u64, 1, now_ns(), (ns(usage.ru_utime), ns(usage.ru_stime)));
     }
 
-    /// Waits for a child; `false`: no child has exited. Returns after the last one.
+    /// Reaps a child; `false` if none has exited. Exits the process after the last child.
     fn reap(&mut self, how: libc::c_int) -> bool {
         let mut status = 0;
-        // SAFETY: a live place that the call fills.
+        // SAFETY: `status` is live; the call fills it.
         let pid = unsafe { libc::waitpid(-1, &mut status, how) };
         if pid < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
             self.exit();
@@ -328,18 +331,18 @@ impl Herd<'_> {
         if let Some(status) = self.status {
             self.report_end(status);
         }
-        // SAFETY: ends this process, and runs nothing of what iotrail wants to be run at its end.
+        // SAFETY: exits without running iotrail's exit handlers.
         unsafe { libc::_exit(0) }
     }
 
-    /// Kills all children. Their PIDs are not reused until this process reaps them.
+    /// Kills all children. Their PIDs cannot be reused before this process reaps them.
     fn kill(&self) {
         if self.status.is_none()
             && let Some(leader) = Pid::from_raw(self.leader)
         {
             let _ = (kill_process_group(leader, Signal::KILL), kill_process(leader, Signal::KILL));
         }
-        // /proc of a different PID namespace has other PIDs.
+        // In another PID namespace, /proc shows other PIDs.
         let mut own = [MaybeUninit::uninit(); 16];
         let us = getpid().as_raw_pid();
         if !readlinkat_raw(CWD, c"/proc/self", &mut own).is_ok_and(|(number, _)| number_in(number) == Some(us)) {
@@ -364,7 +367,8 @@ fn number_in(bytes: &[u8]) -> Option<i32> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
-/// The fourth field of /proc/PID/stat; the second is the name in parentheses, which may contain any character.
+/// Parent PID, the fourth field of /proc/PID/stat. The second field is the name in parentheses, which may contain any
+/// character.
 fn parent(proc: BorrowedFd<'_>, name: &CStr) -> Option<i32> {
     let process = openat(proc, name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).ok()?;
     let stat = openat(&process, c"stat", OFlags::RDONLY, Mode::empty()).ok()?;
@@ -419,7 +423,7 @@ mod tests {
         command.spawn().unwrap_err();
         drop(command);
         assert!(guardian.wait_for_all(LONG) && guardian.end().is_empty());
-        // Never started.
+        // A command that is never started.
         let (guardian, command) = shell("true");
         assert!(guardian.end().is_empty() && guardian.living().is_empty());
         drop((command, guardian));
@@ -469,7 +473,7 @@ mod tests {
         std::thread::park();
     }
 
-    /// Every process has the pipe open: its end of file is the exit of the last one.
+    /// Every process keeps the pipe open, so its end of file means that the last process has exited.
     #[test]
     fn all_processes_below_end_with_a_killed_caller() {
         let mut line =
@@ -487,7 +491,7 @@ mod tests {
         let (mut byte, mut seen) = ([0], 0);
         while seen < expected {
             output.read_exact(&mut byte).unwrap();
-            // The harness also prints dots, but not at the end of a line.
+            // The test harness also prints dots, but not at the end of a line.
             if byte == *b"." {
                 output.read_exact(&mut byte).unwrap();
                 seen += u32::from(byte == *b"\n");

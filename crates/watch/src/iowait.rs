@@ -1,15 +1,15 @@
-//! The blocked time that counts as iowait: its sum, and each ring's share of it. Pure.
+//! Adds the blocked time that counts as iowait: the total, and each ring's share. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use iotrail_schema::account::{Account, Iowait, ThreadAccount};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 
-/// From the accounts of the threads, which are there. `available`: the kernel has IORING_ENTER_NO_IOWAIT.
+/// Requires the threads' accounts in `record`. `available`: whether the kernel has IORING_ENTER_NO_IOWAIT.
 pub(crate) fn add(record: &mut TraceRecord, available: impl Fn() -> Option<bool>) {
     let Some(account) = &mut record.account else { return };
     account.iowait = sum(account).map(|all| Iowait { no_iowait_available: available(), ..all });
-    // Without the accounts of all threads a ring's sum may lack some.
+    // If some threads are not listed, a ring's sum may be incomplete.
     if account.more_threads == 0 {
         let waits = |thread: &ThreadAccount| (thread.tid, enter_ns(thread));
         of_rings(&mut record.rings, &account.threads.iter().map(waits).collect());
@@ -26,7 +26,8 @@ fn sum(account: &Account) -> Option<Iowait> {
     (ns > 0).then_some(Iowait { ns, enter_ns, no_iowait_available: None })
 }
 
-/// The account of a thread does not divide its waits by ring: a ring has a sum if its threads wait on no other one.
+/// A thread's account does not separate its waits by ring. A ring therefore has a sum only if its threads wait on no
+/// other ring.
 fn of_rings(rings: &mut [RingRecord], of_threads: &BTreeMap<u32, u64>) {
     let mut waited: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for ring in rings.iter() {
@@ -89,7 +90,7 @@ mod tests {
         let mut record = iotrail_testing::trace::clean();
         let threads = vec![thread(7, 100, 20), thread(8, 30, 0), thread(9, 5, 0)];
         record.account = Some(Account { threads, ..Account::default() });
-        // 9 waits on rings 3 and 4; no thread waits on 5; not all threads of 6 are known.
+        // 9 waits on rings 3 and 4; no thread waits on 5; some threads of 6 are unknown.
         let rings = [ring(1, &[7], 0), ring(2, &[8], 0), ring(3, &[9], 0), ring(4, &[9], 0), ring(5, &[], 0)];
         record.rings = rings.into_iter().chain([ring(6, &[8], 1)]).collect();
         record.rings[5].threads.as_mut().unwrap().threads[0].tid = 10;

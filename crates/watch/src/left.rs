@@ -1,4 +1,4 @@
-//! Processes that a command leaves behind: daemons, and background jobs of a shell.
+//! Processes that a command leaves running: daemons and background jobs of a shell.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use iotrail_base::error::Result;
 use iotrail_host::procfs;
 use iotrail_probe::watch::Watch;
 
-/// A process that still runs.
+/// A running process.
 #[derive(Debug)]
 pub struct Running {
     /// PID in iotrail's namespace.
@@ -21,20 +21,20 @@ pub struct Running {
 #[derive(Debug, Default)]
 pub struct Left {
     running: BTreeMap<u32, Running>,
-    /// Consecutive checks that found no process.
+    /// Number of consecutive checks that found no process.
     empty: u32,
 }
 
 impl Left {
-    /// Checks again. One check can miss a process whose parent exits right after fork: only two consecutive checks without a process
-    /// are reliable.
+    /// Checks for running processes. A single check may miss a process whose parent exits right after fork, so two
+    /// consecutive empty checks are required.
     pub fn look(&mut self, watch: &Watch<'_>, numbers: &Numbers) -> Result<()> {
         self.running.retain(|_, running| !running.end.is_there());
         for tgid in watch.followed()? {
             if self.running.contains_key(&tgid) {
                 continue;
             }
-            // A process whose pidfd cannot be opened has exited meanwhile.
+            // If its pidfd cannot be opened, the process has just exited.
             let Some((here, end)) = numbers.here(tgid).and_then(|here| Some((here, End::of(here).ok()?))) else {
                 continue;
             };
@@ -47,7 +47,7 @@ impl Left {
         Ok(())
     }
 
-    /// No process is left.
+    /// Whether no process is left.
     pub fn is_over(&self) -> bool {
         self.empty >= 2
     }

@@ -1,4 +1,4 @@
-//! Decides whether a trace costs too much, and its windows then. Pure: measurements come from the caller.
+//! Decides whether a trace costs too much and which windows reduce the cost. Pure: the caller passes measurements.
 
 use std::time::Duration;
 
@@ -6,44 +6,44 @@ use crate::windows::Windows;
 use iotrail_host::cpu::busy_resolution_ns;
 use iotrail_probe::cost::Spent;
 
-/// Share of the traced programs' CPU time that the probes may use. The cost that the kernel does not attribute to them (entry and exit, cache
-/// misses) is about as much again: counting everything costs up to 3 %.
+/// Maximum share of the traced programs' CPU time for the probes. Unattributed overhead (entry and exit, cache misses)
+/// is about as high again, so counting everything costs up to 3 %.
 pub const MOST: f64 = 0.015;
 
-/// The share for which the windows are chosen.
+/// Target share from which the windows are computed.
 const AIM: f64 = 0.004;
 
-/// A cost below this share of one CPU needs no windows, however little the traced programs use.
+/// Below this share of one CPU, windows are unnecessary, however little CPU time the traced programs use.
 const FELT: f64 = 0.005;
 
-/// Attaching and detaching the probes sends some 500 interrupts to every other CPU (kernel text is patched), which delays the traced
-/// programs: so not every second.
+/// Attaching and detaching the probes patches kernel text, which sends about 500 IPIs to every other CPU and delays the
+/// traced programs. So this is not done every second.
 const PERIOD: Duration = Duration::from_secs(2);
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// The windows, and the cost of counting everything.
+/// The windows, and the cost of full tracing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Light {
     pub windows: Windows,
-    /// As a share of the CPU time that the traced programs use without probes.
+    /// As a share of the CPU time that the traced programs would use without probes.
     pub cost: f64,
 }
 
-/// Sums up to a point in time; all grow.
+/// Totals at one time; all of them only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Used {
     pub spent: Spent,
     /// Completions and CPU time of the traced programs.
     pub completions: u64,
     pub watched_ns: u64,
-    /// CPU time of all processes; `None`: unknown.
+    /// CPU time of all processes; `None` if unknown.
     pub busy_ns: Option<u64>,
 }
 
 impl Used {
-    /// Time that the probes took from the traced programs since then. For io_uring's events it is divided by completions; other events come from
-    /// all running processes, and their share is uncertain by `unsure_ns`.
+    /// Time that the probes took from the traced programs since `before`. For io_uring events it is split by
+    /// completions. Other events come from all running processes, so their share is uncertain by `unsure_ns`.
     fn taken_since(self, before: Used, unsure_ns: u64) -> f64 {
         let since = |f: fn(Used) -> u64| f(self).saturating_sub(f(before)) as f64;
         let part = |mine: f64, all: f64| if all > 0.0 { (mine / all).min(1.0) } else { 1.0 };
@@ -57,18 +57,18 @@ impl Used {
 }
 
 impl Used {
-    /// The same of the probes that can be attached in windows separately.
+    /// The same, only for the probes that can be attached in windows separately.
     pub fn costly(self) -> Used {
         Used { spent: Spent { others_ns: self.spent.costly_ns, requests_ns: 0, ..self.spent }, ..self }
     }
 }
 
-/// The probes' cost as a share of what the traced programs use without them.
+/// Cost of the probes as a share of the CPU time that the traced programs would use without them.
 fn cost(before: Used, after: Used, taken: f64) -> f64 {
     taken / (after.watched_ns.saturating_sub(before.watched_ns) as f64 - taken).max(1.0)
 }
 
-/// The cost of the probes, if it exceeds the limit even at its lower bound.
+/// Cost of the probes, if even its lower bound exceeds the limit.
 pub(crate) fn too_much(before: Used, after: Used, span: Duration) -> Option<f64> {
     let least = after.taken_since(before, busy_resolution_ns());
     let is_too_much = cost(before, after, least) > MOST && least > FELT * span.as_nanos() as f64;
@@ -76,17 +76,17 @@ pub(crate) fn too_much(before: Used, after: Used, span: Duration) -> Option<f64>
 }
 
 impl Light {
-    /// The windows after this span if it cost too much. `None`: everything can be counted.
+    /// Windows to use after this span if it cost too much; `None` if everything can be counted.
     pub fn instead(before: Used, after: Used, span: Duration) -> Option<Self> {
         let cost = too_much(before, after, span)?;
         let open = PERIOD.mul_f64(AIM / cost).clamp(SHORTEST, LONGEST);
-        // Whole milliseconds are easier to read.
+        // Full milliseconds are easier to read.
         let open = Duration::from_millis(open.as_millis() as u64);
         Some(Light { windows: Windows { open, period: PERIOD }, cost })
     }
 }
 
-/// If the probes ran longer than the traced programs, the share is meaningless.
+/// Upper limit of the reported share: it is meaningless if the probes run longer than the traced programs.
 const MOST_SAID: f64 = 10.0;
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
         busy_ns: Some(0),
     };
 
-    /// A second in which the traced programs caused all events and completions.
+    /// One second in which the traced programs cause all events and completions.
     fn alone(spent_ms: u64, watched_ms: u64) -> Used {
         let spent = Spent { requests_ns: spent_ms * MS, completions: 1000, others_ns: 0, costly_ns: 0 };
         Used { spent, completions: 1000, watched_ns: watched_ms * MS, busy_ns: Some(watched_ms * MS) }
@@ -132,11 +132,11 @@ mod tests {
     #[test]
     fn the_probes_cost_for_neighbours_is_not_attributed() {
         let cost = |after: Used| Light::instead(BEFORE, after, Duration::from_secs(1)).map(|light| light.cost);
-        // The traced program has a fifth of the CPU time and a tenth of the completions.
+        // The traced program uses a fifth of the CPU time and has a tenth of the completions.
         let spent = Spent { requests_ns: 100 * MS, completions: 10_000, others_ns: 100 * MS, costly_ns: 0 };
         let one = Used { spent, completions: 1000, watched_ns: 330 * MS, busy_ns: Some(1650 * MS) };
         assert_eq!(cost(one), Some(0.1), "a tenth of 100 ms and a fifth of 100 ms, of 300");
-        // It is almost idle, next to busy neighbours.
+        // An almost idle program with busy neighbours.
         let idle = Used { completions: 20, watched_ns: 20 * MS, busy_ns: Some(2000 * MS), ..one };
         assert_eq!(cost(idle), None);
         // If its share is unknown, all events are attributed to it.

@@ -1,4 +1,4 @@
-//! A traced span that reports rates during it.
+//! A trace that reports rates while it runs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -25,22 +25,22 @@ use iotrail_schema::top_record::TopRecord;
 #[derive(Debug, Clone)]
 pub struct Options {
     pub interval: Duration,
-    /// Selection of requests to trace end to end.
+    /// Which requests to trace end to end.
     pub choice: Choice,
     pub numbers: Rc<Numbers>,
 }
 
 /// Receives the events of a live trace.
 pub trait Listener {
-    /// Tracing has started; with the missing features.
+    /// Tracing has begun; `missing`: unavailable features.
     fn begins(&mut self, missing: &[Warning]) -> Result<()>;
-    /// An interval has ended.
+    /// An interval ended.
     fn interval(&mut self, record: TopRecord) -> Result<ControlFlow<()>>;
     /// Called repeatedly between intervals; must not block.
     fn meanwhile(&mut self) -> Result<ControlFlow<()>>;
 }
 
-/// Traces until the processes have exited or the listener stops it.
+/// Traces until the processes exit or the listener stops the trace.
 pub fn watch(asked: Target, how: &Options, listener: &mut dyn Listener) -> Result<()> {
     allowed::allowed()?;
     let mut room = ObjectSlot::default();
@@ -100,7 +100,7 @@ pub fn watch(asked: Target, how: &Options, listener: &mut dyn Listener) -> Resul
     }
 }
 
-/// The data of /proc about each ring.
+/// What /proc shows about each ring.
 fn known(
     observed: &Observed,
     followed: &BTreeMap<Option<u32>, Part>,
@@ -114,7 +114,7 @@ fn known(
     let mut alive: HashMap<u32, bool> = HashMap::new();
     let known = observed.rings.iter().zip(matched).map(|(counts, seen)| {
         let by_trails = sq_tids.get(&counts.ring).copied();
-        // As in a trace: the thread that was observed to submit takes precedence over fdinfo.
+        // As in a trace: a thread that was seen submitting takes precedence over fdinfo.
         let tid = by_trails.or(seen.and_then(|ring| ring.sq_thread)).filter(|_| counts.setup_flags & SQPOLL != 0);
         // The exit of a process outside this PID namespace cannot be observed.
         let alive = *alive.entry(counts.tgid).or_insert_with(|| numbers.lives(counts.tgid) != Some(false));

@@ -1,5 +1,4 @@
-//! Connects a trace with its scrapes: a scrape requests the counts here, and the trace reads its counters
-//! only on request.
+//! Passes counts from a trace to scrapes. The trace reads its counters only when a scrape requests them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +13,14 @@ use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::metric_family::Scraped;
 use iotrail_schema::metrics_record::{MetricsRecord, Observer, OpcodeMetrics, RingMetrics};
 
-/// The last counts and their time.
+/// The last counts and when they were read.
 pub type Look = (Instant, Arc<Scraped>);
 
-/// The trace answers, one other thread requests.
+/// Exchange between the trace, which answers, and one other thread, which requests.
 pub struct MetricsExchange {
     wanted: AtomicBool,
     look: Mutex<Option<Look>>,
-    /// Notified of each new set of counts.
+    /// Called for each new set of counts.
     tell: Box<dyn Fn() + Send + Sync>,
 }
 

@@ -1,5 +1,6 @@
-//! Process IDs. The probes see those of the initial PID namespace, and records contain these. A user specifies
-//! those of iotrail's PID namespace. /proc has those of the namespace that it was mounted in. Outside containers all three are equal.
+//! Process IDs in three PID namespaces. The probes see IDs of the initial namespace, which records contain. Users
+//! specify IDs of iotrail's namespace. /proc shows IDs of the namespace that mounted it. Outside containers all three
+//! are the same.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -11,10 +12,10 @@ use iotrail_host::pid_namespace::{Standing, own_number_in_proc};
 use iotrail_host::procfs::{self, Stat, Status};
 use iotrail_probe::numbers::{Task, Tasks};
 
-/// Minimum time between two lists of the tasks, if a task is not in the last one.
+/// Minimum interval between two listings of the tasks while a task is not in the last one.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// The pause after a list, as a multiple of the time that it took.
+/// Pause after a listing, as a multiple of its duration.
 const REST: u32 = 20;
 
 /// Maps process IDs between the namespaces.
@@ -25,30 +26,30 @@ pub struct Numbers(Option<RefCell<Listed>>);
 struct Listed {
     tasks: Tasks,
     standing: Standing,
-    /// By thread ID in the initial namespace.
+    /// By TID in the initial namespace.
     known: HashMap<u32, Task>,
     by_proc: HashMap<u32, u32>,
-    /// Processes that were found once when requested.
+    /// Processes that were found by a lookup.
     met: HashSet<u32>,
     next: Instant,
 }
 
-/// A running thread, by IDs of the initial namespace.
+/// A running thread, with IDs of the initial namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thread {
     pub tid: u32,
     pub tgid: u32,
-    /// Process ID in iotrail's PID namespace.
+    /// PID in iotrail's namespace.
     pub process_here: u32,
     pub comm: String,
     pub is_kernel_thread: bool,
 }
 
 impl Numbers {
-    /// All namespaces are the same.
+    /// For use if all namespaces are the same.
     pub const SAME: Numbers = Numbers(None);
 
-    /// In a different PID namespace a BPF iterator lists the tasks, which needs the privileges of the probes.
+    /// If the namespaces differ, a BPF iterator lists the tasks, which requires the probes' privileges.
     pub fn of_this_process() -> Result<Self> {
         let standing = Standing::of_this_process();
         if standing == Standing::Initial {
@@ -68,7 +69,7 @@ impl Numbers {
         Ok(Numbers(Some(RefCell::new(listed))))
     }
 
-    /// Whether the initial PID namespace differs from iotrail's, or may differ.
+    /// Whether iotrail may be outside the initial PID namespace.
     pub fn differ(&self) -> bool {
         self.0.is_some()
     }
@@ -78,7 +79,7 @@ impl Numbers {
         self.0.as_ref().is_none_or(|listed| listed.borrow().standing.outwards().is_some())
     }
 
-    /// The thread with this ID in iotrail's PID namespace, looked up now; `None`: no such thread.
+    /// Looks up the thread with this ID in iotrail's namespace; `None` if there is none.
     pub fn find(&self, here: u32) -> Result<Option<Thread>> {
         let Some(listed) = &self.0 else {
             let found = Status::of(here).zip(Stat::of(here)).map(|(status, stat)| Thread {
@@ -101,7 +102,7 @@ impl Numbers {
         }))
     }
 
-    /// /proc's ID of a thread, by its ID in the initial namespace; `None`: /proc does not show it.
+    /// /proc's ID of a thread, from its ID in the initial namespace; `None` if /proc does not show it.
     pub fn in_proc(&self, kernels: u32) -> Option<u32> {
         match &self.0 {
             None => Some(kernels),
@@ -109,7 +110,7 @@ impl Numbers {
         }
     }
 
-    /// A thread's ID in iotrail's PID namespace, by its ID in the initial one; `None`: it is outside, or has exited.
+    /// A thread's ID in iotrail's namespace, from its ID in the initial one; `None` if it is outside or has exited.
     pub fn here(&self, kernels: u32) -> Option<u32> {
         match &self.0 {
             None => Some(kernels),
@@ -117,7 +118,7 @@ impl Numbers {
         }
     }
 
-    /// A thread's ID in the initial namespace, by /proc's ID; `None`: unknown, or not yet known.
+    /// A thread's ID in the initial namespace, from /proc's ID; `None` if unknown or not listed yet.
     pub fn of_proc(&self, in_proc: u32) -> Option<u32> {
         let Some(listed) = &self.0 else { return Some(in_proc) };
         let mut listed = listed.borrow_mut();
@@ -127,7 +128,7 @@ impl Numbers {
         listed.by_proc.get(&in_proc).copied()
     }
 
-    /// All running processes that can be listed, by IDs of the initial namespace.
+    /// All running processes that can be listed, with IDs of the initial namespace.
     pub fn processes(&self) -> Vec<u32> {
         let Some(listed) = &self.0 else { return procfs::processes() };
         let mut listed = listed.borrow_mut();
@@ -135,7 +136,7 @@ impl Numbers {
         listed.known.values().filter(|task| task.tid == task.tgid).map(|task| task.tid).collect()
     }
 
-    /// All running descendants of this process, without iotrail.
+    /// All running descendants of this process, except iotrail.
     pub fn descendants(&self, tgid: u32) -> Result<Vec<u32>> {
         let Some(listed) = &self.0 else {
             let us = std::process::id();
@@ -158,7 +159,7 @@ impl Numbers {
         Ok(found)
     }
 
-    /// Whether a process exists; `None`: unknown, since it is outside iotrail's PID namespace.
+    /// Whether a process exists; `None` if unknown, because it is outside iotrail's namespace.
     pub fn lives(&self, tgid: u32) -> Option<bool> {
         match &self.0 {
             None => Some(Stat::of(tgid).is_some()),
@@ -174,7 +175,7 @@ impl Numbers {
         }
     }
 
-    /// This process's ID in the initial namespace.
+    /// iotrail's own PID in the initial namespace.
     pub fn own(&self) -> Option<u32> {
         match &self.0 {
             None => Some(std::process::id()),
@@ -193,7 +194,7 @@ impl Listed {
         Ok(())
     }
 
-    /// Lists the tasks if due. If the list fails, new tasks stay unknown.
+    /// Lists the tasks if due. If this fails, new tasks stay unknown.
     fn read_again(&mut self) {
         if Instant::now() >= self.next {
             self.read().unwrap_or(());
@@ -208,7 +209,7 @@ impl Listed {
     }
 }
 
-/// All processes whose rings /proc shows, by IDs of the initial namespace.
+/// All processes whose rings /proc shows, with IDs of the initial namespace.
 pub(crate) fn with_rings(numbers: &Numbers) -> Vec<u32> {
     let us = own_number_in_proc();
     let others = procfs::processes().into_iter().filter(|number| Some(*number) != us);

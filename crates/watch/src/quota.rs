@@ -1,4 +1,4 @@
-//! CPU quotas of the traced processes' cgroups: the time for which they throttled these processes.
+//! CPU quotas of the traced processes' cgroups, and the time for which they throttled the processes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use iotrail_base::words::span;
 use iotrail_host::cgroup;
 use iotrail_schema::measurement::Warning;
 
-/// The cgroups with a quota, each from the first sample of a process in it.
+/// Cgroups with a quota, each since the first sample of a process in it.
 #[derive(Debug, Default)]
 pub struct Quotas {
     memberships: HashSet<String>,
@@ -15,7 +15,7 @@ pub struct Quotas {
 }
 
 impl Quotas {
-    /// A traced process, by its PID in /proc.
+    /// Records the cgroup of a traced process, given by its PID in /proc.
     pub fn meet(&mut self, number: u32) {
         let Some(membership) = cgroup::membership(number) else { return };
         if self.memberships.contains(&membership) {
@@ -29,7 +29,7 @@ impl Quotas {
         self.memberships.insert(membership);
     }
 
-    /// Of the cgroup that lost most: its ancestors lose the same time.
+    /// Reports the cgroup that was throttled longest; its ancestors were throttled for the same time.
     pub fn warning(&self) -> Option<Warning> {
         let lost = |(dir, before): (&PathBuf, &u64)| {
             let ns = cgroup::throttled_ns(dir)?.checked_sub(*before).filter(|ns| *ns > 0)?;

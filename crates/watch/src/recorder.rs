@@ -1,8 +1,8 @@
-//! Keeps traced requests in addition to the summary: all of them in a recording's file, or the slowest in memory.
+//! Keeps traced requests in addition to the summary: all of them in a recording file, or the slowest in memory.
 //!
-//! A file has its own thread, so that a stalling disk does not stop reading the probes' ring buffer. It may lag
-//! behind by [`QUEUE`] batches, 260,000 completions or about 100 MB. Beyond that the reader waits for it, and records for which the ring
-//! buffer has no space count as lost.
+//! The file has its own thread, so that a stalled disk does not block reading from the probes' ring buffer. It may lag
+//! by up to [`QUEUE`] batches: 260,000 completions or about 100 MB. After that the reader waits for the file, and
+//! records that do not fit in the ring buffer count as lost.
 
 use std::io::{Read as _, Seek as _};
 use std::path::PathBuf;
@@ -22,20 +22,20 @@ use iotrail_probe::rings::FollowLoss;
 use iotrail_schema::recorded::{ClockOrigin, End, Entry, Header, Losses};
 use iotrail_schema::trail::RequestTrace;
 
-/// Between two records of losses.
+/// Interval between two records of losses.
 const NOTES: Duration = Duration::from_secs(1);
 
-/// Maximum completions sent to the file's thread at once.
+/// Maximum number of completions per batch for the file's thread.
 const BATCH: usize = 4096;
 const QUEUE: usize = 64;
 
-/// Selection of the requests to keep.
+/// Which requests to keep.
 #[derive(Debug, Clone, Default)]
 pub struct Keep {
     pub file: Option<(PathBuf, Existing)>,
-    /// Only this many, the slowest; `None`: all, which needs a file.
+    /// Keep only this many, the slowest; `None`: keep all, which requires a file.
     pub slowest: Option<usize>,
-    /// The file has events for a replay in place of traced requests.
+    /// Write events for replay to the file in place of traced requests.
     pub for_replay: Option<ForReplay>,
 }
 
@@ -48,26 +48,26 @@ impl Keep {
 /// The kept requests.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The recording's file and its length; an error: it could not be written completely.
+    /// The recording file and its length, or the error that made it incomplete.
     pub file: Option<Result<(PathBuf, u64)>>,
-    /// Completions in the file, or in `slowest`.
+    /// Number of completions in the file or in `slowest`.
     pub completions: u64,
     pub slowest: Option<Flight>,
-    /// Counts of a recording for replay, which has no completions.
+    /// Counts of a recording for replay, which contains no completions.
     pub captured: Option<Captured>,
 }
 
-/// The slowest requests in the form of a recording.
+/// The slowest requests as a recording.
 #[derive(Debug, Clone)]
 pub struct Flight {
     pub header: Header,
-    /// In the order of posting.
+    /// Sorted by posting time.
     pub entries: Vec<Entry>,
     pub end: End,
 }
 
 impl Flight {
-    /// The bytes of a recording's file.
+    /// Contents of a recording file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let (writer, mut file) = Writer::in_memory(&self.header)?;
         write(writer, &self.entries, &self.end)?;
@@ -91,7 +91,7 @@ enum To {
 }
 
 impl Recorder {
-    /// Creates the file. `None`: no traced request is kept.
+    /// Creates the file; `None` if no traced request is kept.
     pub fn start(keep: &Keep, header: Header) -> Result<Option<Self>> {
         if keep.for_replay.is_some() {
             return Ok(None);
@@ -124,12 +124,12 @@ impl Recorder {
         }
     }
 
-    /// Whether a record of losses is due.
+    /// Whether losses should be recorded now.
     pub(crate) fn is_note_due(&self) -> bool {
         Instant::now() >= self.next_note
     }
 
-    /// Records the losses so far. Call it after all earlier completions were taken.
+    /// Records the losses so far. All earlier completions must have been taken.
     pub fn note(&mut self, loss: FollowLoss) {
         self.next_note = Instant::now() + NOTES;
         let now = losses(self.completions, loss);
@@ -142,7 +142,7 @@ impl Recorder {
         }
     }
 
-    /// Completes it: tracing ended at `at_ns`. The losses in `end` are set here.
+    /// Completes the recording of a trace that ended at `at_ns`. Fills in the losses in `end`.
     pub fn finish(self, at_ns: u64, loss: FollowLoss, end: End) -> Recorded {
         let losses = Losses { at_ns, ..losses(self.completions, loss) };
         let end = End { losses, unfinished: loss.unfinished, ..end };
@@ -194,14 +194,15 @@ fn write(mut writer: Writer, entries: &[Entry], end: &End) -> Result<u64> {
     writer.finish(end)
 }
 
-/// The current time on both clocks.
+/// Current time on both clocks.
 pub(crate) fn now() -> ClockOrigin {
     let monotonic_ns = monotonic_ns();
     let at = clock_gettime(ClockId::Realtime);
     ClockOrigin { monotonic_ns, unix_ns: at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64 }
 }
 
-/// The writing thread. If a write fails it ends, and further data is dropped; [`finish`](Self::finish) returns the error.
+/// The writer thread. It ends at a failed write and further data is dropped; [`finish`](Self::finish) returns the
+/// error.
 struct FileThread {
     sender: SyncSender<Message>,
     thread: JoinHandle<Result<u64>>,
@@ -222,7 +223,7 @@ impl FileThread {
     }
 
     fn send(&self, message: Message) {
-        // It has ended only if a write failed.
+        // The thread ends early only if a write failed.
         self.sender.send(message).unwrap_or(());
     }
 
@@ -241,7 +242,7 @@ fn append(mut writer: Writer, messages: &Receiver<Message>) -> Result<u64> {
             Message::End(end) => return writer.finish(&end),
         }
     }
-    // Dropped before its end: the file is truncated, as after a kill.
+    // Dropped without an end: the file is truncated, as after a kill.
     Ok(writer.written_bytes())
 }
 

@@ -80,7 +80,7 @@ fn only_the_slowest_are_kept_in_the_order_of_posting() {
     for (n, ns) in [500, 900, 100, 300, 700].into_iter().enumerate() {
         recorder.take(&of(n as u64, ns));
     }
-    // A multishot request: its record knows that this is not its first completion.
+    // A multishot request: the recorder remembers that this is not the request's first completion.
     for (ns, ready) in [(50, 10), (90_000, 20_000)] {
         let mut t = RequestTrace { more: true, ..of(9, ns) };
         t.ready = Some(Stamp { ns: t.posted.ns - ready, cpu: 0 });

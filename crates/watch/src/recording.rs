@@ -1,7 +1,7 @@
-//! I/Os in a recording: appended while a trace runs, readable up to a truncation.
+//! Traced requests in a recording: appended while a trace runs, and readable up to a truncation.
 //!
-//! A frame of kind `B` (`frames`) contains a sequence of `recorded::Entry`. Content is MessagePack, with structures as maps of
-//! field names, so that a recording can be read without this source and a new field breaks no reader. LZ4 removes the
+//! A frame of kind `B` (`frames`) contains a sequence of `recorded::Entry` as MessagePack, with structures as maps of
+//! field names. So a recording can be read without this source, and a new field breaks no reader. LZ4 removes the
 //! repeated names (the test `what_it_costs` measures both).
 
 use std::fs::File;
@@ -16,45 +16,45 @@ use iotrail_base::output::Existing;
 use iotrail_schema::recorded::{End, Ending, Entry, Header, Losses};
 use iotrail_schema::trail::RequestTrace;
 
-/// Appends to a recording. Entries are written when losses are recorded or 256 KiB have accumulated.
-/// Dropping a writer without [`Writer::finish`] leaves a truncated file.
+/// Appends to a recording. Entries are written when losses are recorded or 256 KiB have accumulated. Dropping a writer
+/// without [`Writer::finish`] leaves a truncated file.
 pub struct Writer {
     frames: FrameWriter,
 }
 
 impl Writer {
-    /// Errors: the file exists and must not be replaced, or cannot be created (usage error).
+    /// Fails with a usage error if the file exists and must not be replaced, or cannot be created.
     pub fn create(path: &Path, header: &Header, existing: Existing) -> Result<Self> {
         Ok(Self { frames: FrameWriter::create(path, header, existing)? })
     }
 
-    /// In memory; the returned file has the recording once the writer is finished.
+    /// Writes to memory. The returned file contains the recording once the writer has finished.
     pub fn in_memory(header: &Header) -> Result<(Self, File)> {
         let (frames, file) = FrameWriter::in_memory(header)?;
         Ok((Self { frames }, file))
     }
 
-    /// In the order of posting, as far as known.
+    /// Appends a completion; expected in the order of posting, as far as known.
     pub fn push(&mut self, trail: &RequestTrace) -> Result<()> {
-        // Serialises as `Entry::Trail`, without a clone.
+        // Serialises as `Entry::Trail` without a clone.
         self.encode(&EntryRef::Trail(trail))?;
         if self.frames.content.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// The same of [`Entry::Later`].
+    /// The same as an [`Entry::Later`].
     pub fn push_later(&mut self, trail: &RequestTrace) -> Result<()> {
         self.encode(&EntryRef::Later(trail))?;
         if self.frames.content.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Records the state of the selected requests. Call it about once per second: all earlier entries are in
-    /// the file afterwards.
+    /// Records the outcomes of the selected requests, and writes all earlier entries to the file. Call it about once
+    /// per second.
     pub fn losses(&mut self, losses: Losses) -> Result<()> {
         self.encode(&EntryRef::Losses(&losses))?;
         self.flush()
     }
 
-    /// Completes the recording; returns its length in bytes.
+    /// Completes the recording and returns its length in bytes.
     pub fn finish(mut self, end: &End) -> Result<u64> {
         self.flush()?;
         self.encode(end)?;
@@ -62,7 +62,7 @@ impl Writer {
         Ok(self.frames.written_bytes())
     }
 
-    /// Length of the file so far, without the content of the next frame.
+    /// Length of the file without the next frame's content.
     pub fn written_bytes(&self) -> u64 {
         self.frames.written_bytes()
     }
@@ -85,7 +85,7 @@ enum EntryRef<'a> {
     Losses(&'a Losses),
 }
 
-/// Reads a recording from its start to its end, or to its truncation.
+/// Reads a recording from its start to its end or truncation.
 pub struct Reader {
     frames: FrameReader,
     entries: std::vec::IntoIter<Entry>,
@@ -93,12 +93,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Errors (usage error): no such file, not a recording, or a different version of the format.
+    /// Fails with a usage error if the file does not exist, is not a recording, or has another format version.
     pub fn open(path: &Path) -> Result<Self> {
         FrameReader::open(path).map(Self::of)
     }
 
-    /// A stored recording, with `name` for errors.
+    /// Reads a stored recording; `name` is used in errors.
     pub fn of_bytes(bytes: &[u8], name: &str) -> Result<Self> {
         FrameReader::of_bytes(bytes, name).map(Self::of)
     }
@@ -111,7 +111,7 @@ impl Reader {
         &self.frames.header
     }
 
-    /// How the recording ends; `None` while there are further entries.
+    /// How the recording ends; `None` while entries are left.
     pub fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
     }
@@ -124,7 +124,7 @@ impl Reader {
         })
     }
 
-    /// Reads one frame: its entries, or how the recording ends.
+    /// Reads a frame: its entries, or how the recording ends.
     fn frame(&mut self) -> Result<std::result::Result<Vec<Entry>, Ending>> {
         let content = match self.frames.next(ENTRIES)? {
             Ok(content) => content,
@@ -142,14 +142,14 @@ impl Reader {
     }
 }
 
-/// Entries up to the end or the truncation; an error is a read error and the last item.
+/// Yields entries up to the end or truncation. A read error is the last item.
 impl Iterator for Reader {
     type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(mut entry) = self.entries.next() {
-                // Recordings from before this field existed.
+                // Older recordings do not have this field.
                 if let Entry::Trail(trail) | Entry::Later(trail) = &mut entry
                     && trail.weight == 0
                 {

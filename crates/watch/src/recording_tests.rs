@@ -22,7 +22,7 @@ fn header() -> Header {
     }
 }
 
-/// Entry `i` of a recording that contains every kind and field.
+/// Entry `i` of a recording that contains all kinds and fields.
 fn varied(i: u64) -> RequestTrace {
     let mut t = trail();
     for stamp in [Some(&mut t.submitted), t.issued.as_mut(), t.ready.as_mut()].into_iter().flatten() {
@@ -66,7 +66,7 @@ fn end() -> End {
     }
 }
 
-/// Three frames of entries: two completed by losses, one by the end.
+/// Writes three frames of entries: `losses` completes two, the end completes one.
 fn write(path: &Path) -> Vec<Entry> {
     let mut writer = Writer::create(path, &header(), Existing::Keep).unwrap();
     let mut entries = vec![];
@@ -108,7 +108,7 @@ fn a_recording_reads_back_identically() {
     assert_eq!(Reader::open(&path).unwrap().skip_to_ending().unwrap(), Ending::Whole(Box::new(end())));
 }
 
-/// Values that a recording without these fields gets.
+/// Defaults of fields that older recordings lack.
 #[test]
 fn a_request_without_a_weight_has_that_of_the_header() {
     let dir = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ fn a_recording_is_read_up_to_wherever_it_is_cut_off() {
         assert_eq!(Reader::open(&part).unwrap().skip_to_ending().unwrap(), Ending::Cut { at_byte });
         lengths.insert(entries.len());
     }
-    // Nothing, the frame of each call of `losses`, and the last frame.
+    // Nothing, one frame per call of `losses`, and the last frame.
     assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [0, 301, 602, 902]);
 }
 
@@ -210,7 +210,7 @@ fn an_existing_file_is_kept_unless_it_is_given_up() {
     assert_eq!(read(&path), (vec![], Ending::Whole(Box::new(end()))));
 }
 
-/// An unknown field is skipped, and a missing optional field is unknown.
+/// Unknown fields are skipped, and missing optional fields are unknown.
 #[test]
 fn fields_come_and_go() {
     let mut json = serde_json::to_value(trail()).unwrap();
@@ -221,13 +221,14 @@ fn fields_come_and_go() {
     assert_eq!(read, RequestTrace { switches_meanwhile: None, ..trail() });
 }
 
-/// CPU time of this thread, which other load on the machine does not affect.
+/// CPU time of this thread, which is independent of other load on the machine.
 fn cpu() -> Duration {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// Time and size of a recording: `cargo test --release -p iotrail-watch what_it_costs -- --ignored --nocapture`.
+/// Measures time and size of a recording: `cargo test --release -p iotrail-watch what_it_costs -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn what_it_costs() {

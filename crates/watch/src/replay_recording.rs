@@ -1,9 +1,9 @@
-//! Events for replay in a recording: appended while a trace runs, readable up to a truncation.
+//! Events for replay in a recording: appended while a trace runs, and readable up to a truncation.
 //!
-//! A frame of kind `R` (`frames`) contains a sequence of MessagePack arrays. The first element is the event's number, the
-//! others are integers in the order of `encode` below, except a path. Times are differences from the previous event, and `reaped` from
-//! the previous value of the same ring; both start at 0 in each frame. An option is its value + 1, or 0. A reader skips further
-//! elements and events with unknown numbers.
+//! A frame of kind `R` (`frames`) contains a sequence of MessagePack arrays. The first element is the event number; the
+//! others are integers in the order of `encode` below, apart from paths. Times are differences from the previous event,
+//! and `reaped` is the difference from the previous value of the same ring; both restart from 0 in each frame. An
+//! option is encoded as its value + 1, or 0. Readers skip extra elements and events with unknown numbers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ const CALL: u64 = 3;
 const SYNC: u64 = 4;
 const LOST: u64 = 5;
 
-/// By the numbers in the file.
+/// Indexed by the numbers in the file.
 const OPS: [ReplayOp; 8] = [
     ReplayOp::Read,
     ReplayOp::Write,
@@ -48,7 +48,7 @@ fn number<T: PartialEq>(all: &[T], value: &T) -> u64 {
     all.iter().position(|one| one == value).expect("each has a number") as u64
 }
 
-/// Base values of the differences, reset at the start of a frame.
+/// Previous values for the differences, reset at the start of a frame.
 #[derive(Debug, Default)]
 struct Previous {
     ns: u64,
@@ -68,13 +68,13 @@ pub struct ReplayWriter {
 }
 
 impl ReplayWriter {
-    /// Errors: the file exists and must not be replaced, or cannot be created (usage error).
+    /// Fails with a usage error if the file exists and must not be replaced, or cannot be created.
     pub fn create(path: &Path, header: &Header, existing: Existing) -> Result<Self> {
         debug_assert!(header.is_for_replay());
         Ok(Self { frames: FrameWriter::create(path, header, existing)?, previous: Previous::default() })
     }
 
-    /// In the order of the events: see [`ReplayEvent`].
+    /// Appends an event in the order described at [`ReplayEvent`].
     pub fn push(&mut self, event: &ReplayEvent) -> Result<()> {
         encode(event, &mut self.previous, &mut self.frames.content);
         if self.frames.content.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
@@ -86,7 +86,7 @@ impl ReplayWriter {
         if self.frames.content.is_empty() { Ok(()) } else { self.frames.frame(REPLAY) }
     }
 
-    /// Completes the recording; returns its length in bytes.
+    /// Completes the recording and returns its length in bytes.
     pub fn finish(mut self, end: &End) -> Result<u64> {
         self.flush()?;
         let mut content = std::mem::take(&mut self.frames.content);
@@ -97,7 +97,7 @@ impl ReplayWriter {
     }
 }
 
-/// One event's array.
+/// Elements of one event's array.
 struct Elements<'a>(&'a mut Vec<u8>);
 
 const MEMORY: &str = "memory takes all of it";
@@ -122,7 +122,7 @@ impl<'a> Elements<'a> {
         self.put(value.map_or(0, |value| value.into() + 1));
     }
 
-    /// The difference from `before`, which is then set to this value.
+    /// Appends the difference from `before`, and sets `before` to `now`.
     fn put_since(&mut self, before: &mut u64, now: u64) {
         self.put_signed(now.wrapping_sub(std::mem::replace(before, now)) as i64);
     }
@@ -192,7 +192,7 @@ fn encode(event: &ReplayEvent, previous: &mut Previous, out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes one event's array. `None` anywhere: not a valid encoding.
+/// Decodes one event's array. Methods return `None` if the encoding is invalid.
 struct Fields<'a, 'b> {
     from: &'a mut &'b [u8],
     left: u32,
@@ -245,7 +245,7 @@ impl<'b> Fields<'_, 'b> {
     }
 }
 
-/// `Some(None)`: an unknown event.
+/// `Some(None)` for an unknown event.
 fn decode(from: &mut &[u8], previous: &mut Previous) -> Option<Option<ReplayEvent>> {
     let left = read_array_len(from).ok()?;
     let mut f = Fields { from, left };
@@ -316,18 +316,19 @@ fn decode(from: &mut &[u8], previous: &mut Previous) -> Option<Option<ReplayEven
     Some(event)
 }
 
-/// Reads the events of a recording for replay up to its end or truncation. One frame is in memory at a time.
+/// Reads the events of a recording for replay up to its end or truncation, with one frame in memory at a time.
 pub struct ReplayReader {
     frames: FrameReader,
     content: Vec<u8>,
-    /// Bytes of the content that were read.
+    /// Number of bytes of the content already read.
     at: usize,
     previous: Previous,
     ending: Option<Ending>,
 }
 
 impl ReplayReader {
-    /// Errors (usage error): no such file, not a recording, a different version of the format, or no events for replay.
+    /// Fails with a usage error if the file does not exist, is not a recording, has another format version, or contains
+    /// no events for replay.
     pub fn open(path: &Path) -> Result<Self> {
         let frames = FrameReader::open(path)?;
         if !frames.header.is_for_replay() {
@@ -343,12 +344,12 @@ impl ReplayReader {
         &self.frames.header
     }
 
-    /// How the recording ends; `None` while there are further events.
+    /// How the recording ends; `None` while events are left.
     pub fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
     }
 
-    /// The next event of the frame; `None`: no further event.
+    /// Next event in the frame, or `None`.
     fn event(&mut self) -> Option<ReplayEvent> {
         while self.at < self.content.len() {
             let mut rest = &self.content[self.at..];
@@ -367,7 +368,7 @@ impl ReplayReader {
     }
 }
 
-/// Events up to the end or the truncation; an error is a read error and the last item.
+/// Yields events up to the end or truncation. A read error is the last item.
 impl Iterator for ReplayReader {
     type Item = Result<ReplayEvent>;
 

@@ -25,7 +25,7 @@ fn ring(ring: u32, interface: ReplayInterface) -> ReplayEvent {
     ReplayEvent::Ring(ReplayRing { ring, interface, sq_entries: 128, cq_entries: 256, setup_flags: 0x3000 })
 }
 
-/// A direct random read of 4 KiB in 8 GiB, in the form of fio.
+/// A direct 4 KiB random read in 8 GiB, as fio issues it.
 fn request(i: u64) -> ReplayRequest {
     ReplayRequest {
         tid: 70_000,
@@ -75,7 +75,7 @@ fn sync(i: u64) -> ReplaySync {
     }
 }
 
-/// Every kind of event, with the minimum and maximum of each number.
+/// All kinds of events, with the minimum and maximum of each number.
 fn events() -> Vec<ReplayEvent> {
     let mut all = vec![file(0, "/data/a b\n"), file(1, ""), file(2, &"/x".repeat(2000))];
     all.extend(INTERFACES.into_iter().zip(0..).map(|(interface, number)| ring(number, interface)));
@@ -120,7 +120,7 @@ fn events_read_back_unchanged() {
     let (events, ending) = read(&path);
     assert!(events == written);
     assert_eq!(ending.end().map(|end| end.unfinished), Some(4));
-    // A reader of I/Os skips them.
+    // A reader of traced requests skips these events.
     let mut entries = crate::recording::Reader::open(&path).unwrap();
     assert!(entries.next().is_none() && entries.ending().is_some_and(|ending| ending.end().is_some()));
 }
@@ -142,7 +142,7 @@ fn a_recording_that_is_cut_off_is_read_up_to_the_cut() {
     assert!(counts.contains(&5000) && counts.contains(&10_000), "{counts:?}");
 }
 
-/// An independent sequence of numbers (xorshift).
+/// Random numbers from an independent generator (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -154,7 +154,7 @@ impl Random {
     }
 }
 
-/// Half of them with a valid checksum, so that the decoder parses them too.
+/// Half of the mutations have a valid checksum, so that the decoder parses them too.
 #[test]
 fn three_thousand_mutated_recordings_are_read_or_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -216,7 +216,7 @@ fn a_recording_without_events_for_replay_is_refused_with_a_remedy() {
     assert!(e.to_string().contains("recorded without --for-replay; record again: iotrail trace"), "{e}");
 }
 
-/// A request and its call of a random read, one per call: the largest encoding per request.
+/// One call per random read: the largest encoding per request.
 #[test]
 fn a_random_read_with_its_call_takes_less_than_48_bytes() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,8 @@
-//! The ring behind a file descriptor: the rings of a process in /proc, matched with those that the
-//! probes counted.
+//! Maps rings to file descriptors, by matching the rings in /proc with those that the probes counted.
 //!
-//! The two have no common key. A ring's file has its own inode number (Linux 5.16 and later), which shows that several
-//! descriptors, of a process or of its children, refer to one ring. The probes know the ring by its size, its process
-//! and its SQPOLL thread. If more than one match remains, none is used. A ring whose descriptor
-//! was registered and closed has no match.
+//! The two have no common key. A ring's file has its own inode number (Linux 5.16 and later), by which several
+//! descriptors, of a process or its children, are recognised as one ring. The probes know the ring's size, process and
+//! SQPOLL thread. An ambiguous match is not used. A ring whose descriptor was closed after registration has no match.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -15,21 +13,21 @@ use iotrail_schema::trace_record::NapiRecord;
 /// IORING_SETUP_SQPOLL.
 pub const SQPOLL: u32 = linux_raw_sys::io_uring::IORING_SETUP_SQPOLL;
 
-/// The content of /proc/TGID/fdinfo/FD for a ring. Entries, tail and thread are missing while the ring is locked
-/// (Linux 6.16 and later print nothing then, earlier kernels no thread).
+/// Contents of /proc/TGID/fdinfo/FD for a ring. Entries, tail and thread are missing while the ring is locked (Linux
+/// 6.16 and later then print nothing, earlier kernels no thread).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FdInfo {
     pub inode: Option<u64>,
     pub sq_entries: Option<u32>,
     pub cq_entries: Option<u32>,
-    /// Completions posted since the ring was created (mod 2³²).
+    /// Completions posted since the ring was created, mod 2³².
     pub cq_tail: Option<u32>,
-    /// `None`: no thread, or unknown. In the initial PID namespace.
+    /// TID in the initial PID namespace; `None` if there is no thread, or it is unknown.
     pub sq_thread: Option<u32>,
     pub sq_cpu: Option<i32>,
-    /// Time for which the thread worked, by the kernel's own count (Linux 6.9 and later).
+    /// Time for which the thread worked, as counted by the kernel (Linux 6.9 and later).
     pub sq_work_ns: Option<u64>,
-    /// `None`: not registered, or it could not be told.
+    /// `None` if NAPI is not registered or this is unknown.
     pub napi: Option<NapiRecord>,
 }
 
@@ -43,14 +41,14 @@ impl FdInfo {
                 "ino" => info.inode = value.parse().ok(),
                 "SqMask" => info.sq_entries = entries(),
                 "CqMask" => info.cq_entries = entries(),
-                // The kernel's own tail: the tail in shared memory may lag behind it.
+                // The kernel's own tail, which may be ahead of the tail in shared memory.
                 "CachedCqTail" => info.cq_tail = value.parse().ok(),
-                // -1: none.
+                // -1: no thread.
                 "SqThread" => info.sq_thread = value.parse().ok(),
                 "SqThreadCpu" => info.sq_cpu = value.parse().ok().filter(|cpu| *cpu >= 0),
                 "SqWorkTime" => info.sq_work_ns = value.parse::<u64>().ok().map(|us| us * 1000),
                 "napi tracking" => is_static = value == "static",
-                // Before 6.11 in µs, under another name.
+                // In µs and under another name before 6.11.
                 "napi_busy_poll_dt" => napi_ns = value.parse().ok(),
                 "napi_busy_poll_to" => napi_ns = value.parse::<u64>().ok().map(|us| us * 1000),
                 _ => {}
@@ -64,23 +62,23 @@ impl FdInfo {
     }
 }
 
-/// One ring of one process, over the time in which it was sampled.
+/// One ring of one process, since its first sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenRing {
     pub tgid: u32,
     pub fds: BTreeSet<u32>,
     pub sq_entries: u32,
     pub cq_entries: u32,
-    /// At the first sample: IORING_REGISTER_RESIZE_RINGS (Linux 6.13) changes them.
+    /// Size at the first sample; IORING_REGISTER_RESIZE_RINGS (Linux 6.13) changes it.
     pub first_entries: (u32, u32),
-    /// Existed at the first sample.
+    /// The ring existed at the first sample.
     pub found: bool,
-    /// Completions posted during the trace, up to the last sample.
+    /// Completions posted during the trace until the last sample.
     pub posted: u64,
     /// Completions posted during the trace before this process had the ring.
     pub before: u64,
     pub last_tail: u32,
-    /// It was read in the last thorough sample.
+    /// Read in the last thorough sample.
     pub is_read: bool,
     pub sq_thread: Option<u32>,
     pub sq_cpu: Option<i32>,
@@ -90,22 +88,22 @@ pub struct SeenRing {
 }
 
 impl SeenRing {
-    /// Time for which its thread worked during the trace, up to the last sample.
+    /// Time for which the ring's thread worked during the trace until the last sample.
     pub fn work_ns(&self) -> Option<u64> {
         let before = if self.found { self.first_work_ns? } else { 0 };
         self.last_work_ns?.checked_sub(before)
     }
 }
 
-/// All sampled rings, by process and inode; the rings of exited processes, in the order of their exits; and the rings that existed
-/// before the trace and whose counters could not be read yet because the ring was locked.
+/// All sampled rings by process and inode; the rings of exited processes in order of exit; and the rings older than the
+/// trace whose counters could not be read yet because the ring was locked.
 #[derive(Debug, Default)]
 pub struct SeenRings(BTreeMap<(u32, u64), SeenRing>, VecDeque<(u32, u64)>, BTreeSet<(u32, u64)>);
 
-/// Attempts to read a locked ring in a thorough sample: a busy program has it locked most of the time.
+/// Attempts to read a locked ring in a thorough sample. A busy program holds the lock most of the time.
 const TRIES: u32 = 100;
 
-/// The descriptors of a process (by its PID in /proc) that are rings: descriptor and fdinfo.
+/// Descriptors of a process (PID in /proc) that are rings, with their fdinfo.
 fn look(number: u32, tries: u32, wanted: impl Fn(u32) -> bool) -> Vec<(u32, String)> {
     let fds = procfs::numbers(format!("/proc/{number}/fd"));
     let is_ring = |fd: &u32| {
@@ -125,7 +123,7 @@ fn look(number: u32, tries: u32, wanted: impl Fn(u32) -> bool) -> Vec<(u32, Stri
     fds.into_iter().filter(is_ring).filter(|fd| wanted(*fd)).filter_map(text).collect()
 }
 
-/// Rings of one process and size cannot be distinguished, but equal ones poll equally.
+/// NAPI settings. Rings of one process and size may be indistinguishable, but then have the same settings.
 pub fn napi(found: Option<&SeenRing>, counts: &RingCounts, all: &[&SeenRing]) -> Option<NapiRecord> {
     let may_be = |ring: &&&SeenRing| ring.tgid == counts.tgid && ring.cq_entries == counts.cq_entries;
     let mut equal = all.iter().filter(may_be).map(|ring| ring.napi);
@@ -133,17 +131,17 @@ pub fn napi(found: Option<&SeenRing>, counts: &RingCounts, all: &[&SeenRing]) ->
     first.filter(|_| found.is_some() || equal.all(|napi| napi == first))
 }
 
-/// Whether a seen ring may be the counted one.
+/// Whether a sampled ring may be the counted one.
 type Fits<'f> = &'f dyn Fn(&RingCounts, &SeenRing) -> bool;
 
-/// Whether a process, by its PID in /proc, has rings that /proc shows.
+/// Whether /proc shows rings of a process (PID in /proc).
 pub fn has_rings(number: u32) -> bool {
     !look(number, 1, |_| true).is_empty()
 }
 
 impl SeenRings {
-    /// Samples the rings of a process, which has this PID in /proc. The kernel locks a ring while it prints fdinfo. Rings without an SQPOLL thread
-    /// are therefore read only when new, and in a `thorough` sample.
+    /// Samples the rings of a process whose PID in /proc is `number`. The kernel locks a ring to print its fdinfo, so
+    /// rings without an SQPOLL thread are only read when new and in a `thorough` sample.
     pub fn sample(&mut self, tgid: u32, number: u32, found: bool, thorough: bool) {
         let settled: BTreeSet<u32> = match thorough {
             true => BTreeSet::new(),
@@ -162,11 +160,11 @@ impl SeenRings {
         self.thin(tgid);
     }
 
-    /// Maximum kept rings of one process: a program may create hundreds of thousands.
+    /// Limits the kept rings of a process, which may create hundreds of thousands.
     fn thin(&mut self, tgid: u32) {
         const KEPT: usize = 4096;
         let of_it: Vec<u64> = self.0.range((tgid, 0)..=(tgid, u64::MAX)).map(|((_, inode), _)| *inode).collect();
-        // Inode numbers increase: the first ones are the oldest.
+        // Inode numbers increase, so the lowest are the oldest.
         for inode in of_it.iter().take(of_it.len().saturating_sub(KEPT)) {
             self.0.remove(&(tgid, *inode));
         }
@@ -213,15 +211,15 @@ impl SeenRings {
         ring.napi = info.napi.or(ring.napi);
     }
 
-    /// For a ring that another process has too, e.g. after a fork: whether it was found, its counter at the last sample, and the completions
-    /// posted until then.
+    /// For a ring that another process also has, after a fork for example: whether the ring is older than the trace,
+    /// its counter at the last sample, and the completions posted until then.
     fn elsewhere(&self, inode: u64) -> Option<(bool, u32, u64)> {
         let of_it = self.0.iter().filter(|((_, its), _)| *its == inode).map(|(_, ring)| ring);
         let last = of_it.max_by_key(|ring| ring.before + ring.posted)?;
         Some((last.found, last.last_tail, last.before + last.posted))
     }
 
-    /// Of exited processes only the last rings are kept.
+    /// Keeps only the last rings of exited processes.
     pub fn ended(&mut self, tgid: u32) {
         const KEPT: usize = 4096;
         self.unread(tgid);
@@ -239,8 +237,8 @@ impl SeenRings {
         self.0.range_mut((tgid, 0)..=(tgid, u64::MAX)).for_each(|(_, ring)| ring.is_read = false);
     }
 
-    /// Completions posted to all rings during the trace, each ring counted once. And whether the count is complete: each ring was read in the last
-    /// thorough sample.
+    /// Completions posted to all rings during the trace, with each ring counted once; and whether each ring was read in
+    /// the last thorough sample, so that the number is complete.
     pub fn posted(&self) -> (u64, bool) {
         let mut of: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
         for ((_, inode), ring) in &self.0 {
@@ -270,7 +268,7 @@ pub fn matched<'a>(
     sq_tids: &HashMap<u32, u32>,
     partly: &BTreeSet<Option<u32>>,
 ) -> Vec<Option<&'a SeenRing>> {
-    // Compares every pair.
+    // Limit for comparing all pairs.
     const MANY: usize = 1024;
     if counts.len().max(seen.len()) > MANY || partly.contains(&None) {
         return vec![None; counts.len()];
@@ -309,7 +307,7 @@ pub fn matched<'a>(
     found
 }
 
-/// Processes of which some rings have no record.
+/// Processes that have rings without a record.
 pub fn partly_told(others: &[OtherCounts]) -> BTreeSet<Option<u32>> {
     others.iter().filter(|o| o.kind.is_none() && o.rings > 0).map(|o| o.tgid).collect()
 }

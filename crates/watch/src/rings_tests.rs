@@ -1,7 +1,7 @@
 use super::*;
 use iotrail_probe::rings::OpcodeCounts;
 
-/// Linux 6.18.44: depth 32 with SQPOLL; a line of a waiting completion left in.
+/// Linux 6.18.44, depth 32 with SQPOLL; one line of a waiting completion is kept.
 const WITH_THREAD: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t354936\nSqMask:\t0x1f\nSqHead:\t916155\n\
     SqTail:\t916155\nCachedSqHead:\t916155\nCqMask:\t0x3f\nCqHead:\t916123\nCqTail:\t916155\nCachedCqTail:\t916155\n\
     SQEs:\t0\nCQEs:\t32\n   27: user_data:26, res:0, flag:0\nSqThread:\t5165\nSqThreadCpu:\t1\nSqTotalTime:\t385684\n\
@@ -34,10 +34,10 @@ fn fdinfo_of_the_kernel_is_parsed() {
         ..FdInfo::default()
     };
     assert_eq!(FdInfo::parse(WITHOUT), without);
-    // Before 6.9: without times.
+    // Before 6.9: no times.
     let old = WITH_THREAD.replace("SqTotalTime:\t385684\nSqWorkTime:\t203992\n", "");
     assert_eq!(FdInfo::parse(&old), FdInfo { sq_work_ns: None, ..with });
-    // Locked, 6.18.
+    // Locked ring in 6.18.
     let locked = FdInfo::parse("pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t7\n");
     assert_eq!(locked, FdInfo { inode: Some(7), ..FdInfo::default() });
 }
@@ -51,7 +51,7 @@ fn napi_busy_polling_is_in_nanoseconds_of_each_kernel() {
     assert_eq!(of(dynamic), napi(50_000, false));
     assert_eq!(of(&dynamic.replace("dynamic", "static")), napi(50_000, true));
     assert_eq!(of("NAPI:\tenabled\nnapi_busy_poll_to:\t20\nnapi_prefer_busy_poll:\tfalse\n"), napi(20_000, false));
-    // It was registered after the first look.
+    // NAPI was registered after the first sample.
     let mut seen = SeenRings::default();
     seen.take(7, 3, false, FdInfo::parse(WITHOUT));
     seen.take(7, 3, false, FdInfo::parse(&WITHOUT.replace("NAPI:\tdisabled\n", dynamic)));
@@ -76,12 +76,13 @@ fn several_descriptors_of_one_ring() {
     let at = |cq_tail, sq_work_ns| FdInfo { cq_tail: Some(cq_tail), sq_work_ns, ..FdInfo::parse(WITH_THREAD) };
     seen.take(7, 3, true, at(u32::MAX - 4, Some(100)));
     seen.take(7, 9, true, at(5, Some(250)));
-    // Locked, in the form of kernels before 6.16.
+    // A locked ring in the format before 6.16.
     seen.take(7, 9, true, FdInfo { sq_thread: None, ..at(10, None) });
     let ring = seen.all()[0];
     assert_eq!((seen.all().len(), ring.fds.iter().copied().collect::<Vec<_>>()), (1, vec![3, 9]));
     assert_eq!((ring.posted, ring.work_ns(), ring.sq_thread), (15, Some(150), Some(5165)));
-    // Created during the trace: all its completions count. The process of the other ring has exited since the sample.
+    // Created during the trace, so that all its completions count. The other ring's process has exited since the
+    // sample.
     seen.take(8, 3, false, FdInfo { inode: Some(354_937), ..at(77, Some(100)) });
     seen.ended(7);
     assert_eq!(seen.all().iter().map(|ring| ring.is_read).collect::<Vec<_>>(), [false, true]);
@@ -95,7 +96,7 @@ fn a_ring_found_locked_counts_after_its_first_reading() {
     let at = |cq_tail| FdInfo { cq_tail, ..FdInfo::parse(WITHOUT) };
     seen.take(7, 3, true, at(None));
     assert_eq!(seen.posted(), (0, true));
-    // Later samples are not the process's first one.
+    // Later samples do not change the first size.
     seen.take(7, 3, false, at(Some(5_000)));
     seen.take(7, 3, false, at(Some(5_010)));
     assert_eq!((seen.posted(), seen.all()[0].found), ((10, true), true));
@@ -107,7 +108,7 @@ fn a_ring_that_children_have_too_posts_once() {
     let at = |cq_tail| FdInfo { cq_tail: Some(cq_tail), ..FdInfo::parse(WITHOUT) };
     seen.take(7, 3, true, at(1_000));
     seen.take(7, 3, true, at(1_010));
-    // Forked since: completions posted before the child existed, or before the trace, are not the child's.
+    // A forked child: completions from before the child existed, or before the trace, are not the child's.
     seen.take(8, 3, false, at(1_030));
     seen.take(9, 3, false, at(1_030));
     assert_eq!(
@@ -115,7 +116,7 @@ fn a_ring_that_children_have_too_posts_once() {
         [(true, 10), (true, 20), (true, 0)]
     );
     assert_eq!(seen.posted(), (30, true));
-    // The process with the last sample decides.
+    // The process sampled last decides.
     seen.ended(7);
     seen.ended(9);
     seen.take(8, 3, false, at(1_035));
@@ -167,9 +168,9 @@ fn fds(counts: &[RingCounts], seen: &[SeenRing], sq_tids: &[(u32, u32)]) -> Vec<
 fn rings_of_different_sizes_are_distinguished() {
     let counts = [counted(0, 7, 8, 0, 5), counted(1, 7, 16, 0, 5), counted(2, 8, 8, 0, 5), counted(3, 9, 8, 0, 5)];
     let seen = [ring(8, 30, 8, None, 0), ring(7, 20, 16, None, 0), ring(7, 10, 8, None, 0)];
-    // The last one's descriptor is registered and closed.
+    // The last ring's descriptor was closed after registration.
     assert_eq!(fds(&counts, &seen, &[]), [Some(10), Some(20), Some(30), None]);
-    // A ring with a thread does not match one without the flag.
+    // A ring with a thread does not match a ring without the flag.
     assert_eq!(fds(&counts[..1], &[ring(7, 10, 8, Some(4), 0)], &[]), [None]);
 }
 
@@ -181,7 +182,7 @@ fn a_ring_that_was_resized_is_the_same_ring() {
     seen.take(7, 3, true, at(256));
     let ring = seen.all()[0].clone();
     assert_eq!((ring.cq_entries, ring.first_entries), (256, (32, 64)));
-    // The probes know its size at creation, or at the last overflow of its queue.
+    // The probes know the size at creation or at the last overflow.
     for cq_entries in [64, 256] {
         let counted = RingCounts { cq_entries, ..counted(0, 7, 32, 0, 0) };
         assert_eq!(fds(&[counted], std::slice::from_ref(&ring), &[]), [Some(3)]);
@@ -193,7 +194,7 @@ fn rings_of_equal_size_are_matched_by_thread_or_progress_or_not_at_all() {
     let polled = [counted(0, 7, 8, SQPOLL, 0), counted(1, 7, 8, SQPOLL, 0)];
     let seen = [ring(7, 10, 8, Some(71), 0), ring(7, 20, 8, Some(70), 0)];
     assert_eq!(fds(&polled, &seen, &[(0, 70), (1, 71)]), [Some(20), Some(10)]);
-    // One thread for both rings: no information.
+    // Both rings share a thread, which therefore identifies neither.
     let shared = [ring(7, 10, 8, Some(70), 0), ring(7, 20, 8, Some(70), 0)];
     assert_eq!(fds(&polled, &shared, &[(0, 70), (1, 70)]), [None, None]);
 

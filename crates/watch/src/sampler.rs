@@ -9,8 +9,7 @@ use iotrail_probe::sampled::CpuShares;
 use iotrail_probe::sampling::Sampling;
 use iotrail_schema::measurement::Warning;
 
-/// Sampling of a process starts when it is found: by a sample of its parent, or by a traced
-/// request.
+/// A process is sampled from the time it is found, by a sample of its parent or by a traced request.
 pub struct Sampler<'room> {
     profiler: Profiler<'room>,
     told: BTreeSet<u32>,
@@ -27,7 +26,7 @@ impl<'room> Sampler<'room> {
         self.profiler.begin()
     }
 
-    /// Samples all processes traced by now.
+    /// Adds processes that are traced by now.
     pub fn tell(&mut self, processes: &Processes) {
         for (tgid, _) in processes.names() {
             if self.told.insert(tgid) && self.profiler.watch(tgid).is_err() {
@@ -40,7 +39,7 @@ impl<'room> Sampler<'room> {
         Ok(self.profiler.end()?.shares(None))
     }
 
-    /// Processes without space in the sampled set.
+    /// Warns about processes that did not fit in the sampled set.
     pub fn doubt(&self) -> Option<Warning> {
         (self.refused > 0).then(|| {
             Warning::new(

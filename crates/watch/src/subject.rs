@@ -1,4 +1,4 @@
-//! The subject of a trace, validated before anything is loaded.
+//! Resolves and validates the subject of a trace before anything is loaded.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use super::end::End;
 use super::namespace::Numbers;
 use iotrail_base::error::{Error, Result};
 
-/// The traced processes. PIDs are those of the initial namespace.
+/// The traced processes, with PIDs in the initial namespace.
 #[derive(Debug)]
 pub enum Target {
     Command(Vec<OsString>),
@@ -15,7 +15,7 @@ pub enum Target {
     Everyone,
 }
 
-/// A process that existed when it was requested.
+/// A process that existed when it was specified.
 #[derive(Debug)]
 pub struct Process {
     pub tgid: u32,
@@ -23,7 +23,7 @@ pub struct Process {
     pub end: End,
 }
 
-/// One of the three, or the reason why not.
+/// Resolves a command, PIDs or all processes, of which exactly one must be specified.
 pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Numbers) -> Result<Target> {
     match (command.is_empty(), tgids.is_empty(), everyone) {
         (true, true, false) => Err(Error::input(
@@ -65,7 +65,7 @@ fn process(number: u32, numbers: &Numbers) -> Result<Process> {
             format!("trace the process: -p {of}"),
         ));
     }
-    // First the pidfd, then /proc: so both refer to the same process.
+    // The pidfd first, then /proc, so that both refer to the same process.
     let end = End::of(number).map_err(|cause| match cause.raw_os_error() {
         Some(libc::ESRCH) => absent(),
         _ => Error::machine(
@@ -81,7 +81,7 @@ fn process(number: u32, numbers: &Numbers) -> Result<Process> {
             "name the program whose requests it serves, or trace all processes with -a",
         ));
     }
-    // By its PID in the initial namespace: a container's first process is the ancestor of only that container.
+    // PID 1 of the initial namespace only: a container's first process is the ancestor of its container alone.
     if found.tgid == 1 {
         return Err(Error::input(
             format!("process 1 ({}) is the ancestor of all processes of this machine", found.comm),
@@ -120,7 +120,7 @@ mod tests {
         assert!(first.contains("is the ancestor of all") && first.contains("trace all processes with -a"), "{first}");
         let us = std::process::id();
         assert!(said(&[], &[us], false).ends_with("is iotrail itself; name the process to watch"));
-        // Tests run in their own threads.
+        // Tests run in threads other than the first.
         let tid = rustix::thread::gettid().as_raw_pid() as u32;
         if tid != us {
             assert_eq!(

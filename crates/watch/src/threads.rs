@@ -1,5 +1,5 @@
-//! Threads that submit to a ring and threads that wait for its completions: traced requests by thread, combined with the probes' counts of waits.
-//! Pure.
+//! Threads that submit to a ring and threads that wait for its completions, from traced requests by thread and the
+//! probes' counts of waits. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,22 +8,22 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::trace_record::{DeliveryPathShare, Detour, RingThreads, ThreadRecord};
 use iotrail_schema::trail::RequestTrace;
 
-/// Submitters of one ring that are counted separately.
+/// Maximum number of individually counted submitters per ring.
 const KEPT: usize = 1024;
-/// Listed threads of one ring.
+/// Maximum number of listed threads per ring.
 const TOLD: usize = 16;
-/// Listed delivery paths of a detour.
+/// Maximum number of listed delivery paths per detour.
 const VEHICLES: usize = 5;
 
-/// A thread that waits less often than once per this many of its submitted requests, and of its ring's waits, leaves the waiting to
-/// others: it waits only for the end of the ring, for example.
+/// A thread leaves the waiting to others if it waits less than once per this many of its submitted requests and of its
+/// ring's waits. Such a thread may wait for the ring's end, for example.
 const RARELY: u64 = 100;
 
-/// Traced requests of one ring, by submitter.
+/// Traced requests of one ring by submitter.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Submitters {
     by_tid: BTreeMap<u32, Submitted>,
-    /// Completions of submitters that are not counted separately.
+    /// Completions of submitters that are not counted individually.
     others: u64,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Submitters {
 struct Submitted {
     requests: u64,
     completions: u64,
-    /// Completions that its own task work posted:
+    /// Completions posted by its own task work.
     carried: Carried,
     by: BTreeMap<(DeliveryPath, Option<String>), u64>,
 }
@@ -41,7 +41,7 @@ struct Submitted {
 struct Carried {
     completions: u64,
     weight: u64,
-    /// Those with a known delivery delay, and the sum of the delays.
+    /// Completions with a known delivery delay, and the sum of the delays.
     timed: u64,
     delay: u128,
 }
@@ -59,14 +59,15 @@ impl Carried {
     }
 }
 
-/// The kernel queues task work to the submitting thread, which runs it at its next entry to or exit from the kernel.
+/// Whether the submitter's own task work posts on this path. The kernel queues task work to the submitting thread,
+/// which runs it at its next kernel entry or exit.
 fn by_submitter(vehicle: DeliveryPath) -> bool {
     use DeliveryPath::*;
     matches!(vehicle, Enter | SyscallExit | ReschedIpi | DeviceIrq | TimerTick | PageFault | OtherIrq)
 }
 
 impl Submitters {
-    /// `is_first`: the first completion of its request.
+    /// `is_first`: first completion of its request.
     pub fn take(&mut self, trail: &RequestTrace, is_first: bool) {
         let weight = u64::from(trail.weight.max(1));
         if self.by_tid.len() >= KEPT && !self.by_tid.contains_key(&trail.tid) {
@@ -85,7 +86,7 @@ impl Submitters {
             of.carried.timed += weight;
             of.carried.delay += u128::from(ns) * u128::from(weight);
         }
-        // Other details, such as a waker, have many values.
+        // Other details, such as a waker, have too many values.
         let detail = trail.detail.clone().filter(|_| trail.vehicle == DeliveryPath::SyscallExit);
         *of.by.entry((trail.vehicle, detail)).or_default() += weight;
     }
@@ -108,8 +109,8 @@ impl Submitters {
     }
 }
 
-/// For each ring, in order. If several processes use a ring, the waits of all of them decide whose completions make a
-/// detour. `None`: no thread was observed to use it.
+/// For each ring, in order; `None` if no thread was seen using it. If several processes use a ring, all their waits
+/// decide whose completions take a detour.
 pub(super) fn of_rings<'a>(
     rings: &[RingCounts],
     followed: impl Fn(u32) -> Option<&'a Submitters>,
@@ -125,7 +126,7 @@ pub(super) fn of_rings<'a>(
     rings.iter().map(|r| of_ring(r, followed(r.ring).unwrap_or(&none), &waits[&r.of.unwrap_or(r.ring)])).collect()
 }
 
-/// `waits`: for the whole ring, by thread.
+/// `waits`: by thread, over the full ring.
 fn of_ring(r: &RingCounts, submitters: &Submitters, waits: &BTreeMap<u32, u64>) -> Option<RingThreads> {
     let tids: BTreeSet<u32> = r.threads.iter().map(|t| t.tid).chain(submitters.by_tid.keys().copied()).collect();
     let one = |tid: &u32| {
@@ -199,7 +200,7 @@ mod tests {
     use iotrail_schema::trail::Stamp;
     use iotrail_schema::trail_example;
 
-    /// Posted 1 µs after it was ready, or 2,899 µs.
+    /// Posted 1 µs or 2,899 µs after it was ready.
     fn trail(tid: u32, vehicle: DeliveryPath, detail: Option<&str>, soon: bool) -> RequestTrace {
         let t = trail_example::trail();
         let ready = Stamp { ns: t.posted.ns - if soon { 1_000 } else { 2_899_000 }, cpu: 1 };
@@ -211,7 +212,7 @@ mod tests {
         RingCounts { ring, of, threads: threads.iter().map(thread).collect(), ..RingCounts::default() }
     }
 
-    /// 8 requests of thread 1, of which 2 were posted inline; 2 of thread 2.
+    /// 8 requests of thread 1, 2 of them posted inline, and 2 requests of thread 2.
     fn submitters() -> Submitters {
         let mut s = Submitters::default();
         for i in 0..8 {
@@ -256,14 +257,14 @@ mod tests {
         assert_eq!((polls.waiting, polls.detour), (None, None), "who takes the completions is not known");
         let alone = one(&[ring(0, None, &[(1, "writer", 90), (2, "reaper", 90)])]).unwrap();
         assert_eq!((alone.waiting, alone.detour), (Some(2), None));
-        // Each waits rarely, and as often as the other one.
+        // All threads wait rarely and equally often.
         let mut many = Submitters::default();
         for tid in [1, 2] {
             (0..1000).for_each(|_| many.take(&trail(tid, DeliveryPath::ReschedIpi, None, true), true));
         }
         let rings = [ring(0, None, &[(1, "a", 2), (2, "b", 2)])];
         assert_eq!(of_rings(&rings, |_| Some(&many)).remove(0).unwrap().detour, None);
-        // A thread that waited once, at the end, leaves the waiting to the other.
+        // A thread that waited once, at the end, leaves the waiting to the other thread.
         let rings = [ring(0, None, &[(1, "a", 1), (2, "b", 900)])];
         assert_eq!(of_rings(&rings, |_| Some(&many)).remove(0).unwrap().detour.unwrap().threads, 1);
         assert_eq!(of_rings(&[ring(0, None, &[])], |_| None), [None]);

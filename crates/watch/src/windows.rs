@@ -1,4 +1,4 @@
-//! When the probes are attached, if a program is traced in windows. Pure: times come from the caller.
+//! Schedules the windows of a trace. Pure: the caller passes the time.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use iotrail_base::units::Span;
 use iotrail_stats::random::Random;
 
-/// Open for this long in each period.
+/// `open` in each `period`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     pub open: Duration,
@@ -22,7 +22,7 @@ impl FromStr for Windows {
         if open < Duration::from_millis(1) {
             return Err("a window is at least 1ms long".into());
         }
-        // It may stay open as long again, until its last request completes; attaching takes time too.
+        // A window may stay open for as long again until its last request completes. Attaching also takes time.
         if period < open * 4 || period < Duration::from_millis(100) {
             return Err("a period is at least four windows and 100ms long".into());
         }
@@ -37,7 +37,7 @@ impl FromStr for Windows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Open,
-    /// No more requests are selected; selected ones continue to their end.
+    /// Stop selecting requests; selected ones continue to their end.
     Finish,
     Close,
 }
@@ -57,7 +57,7 @@ enum State {
     Whole,
 }
 
-/// Windows at random times of their periods: regular ones would alias with periodic activity of the program.
+/// Windows at random times within their periods: regular ones would alias with the program's periodic activity.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     windows: Windows,
@@ -86,7 +86,7 @@ impl Schedule {
         self.state = State::Whole;
     }
 
-    /// The window that stayed open closes now, and regular windows follow.
+    /// Closes the window that stayed open, and continues with regular windows.
     pub fn close(&mut self, windows: Windows, now: Instant) {
         (self.windows, self.begin) = (windows, now);
         self.state = State::Open { until: now };
@@ -96,12 +96,12 @@ impl Schedule {
         matches!(self.state, State::Whole)
     }
 
-    /// The window is open: the time to attach it does not belong to the window.
+    /// The window is open; its time excludes attaching.
     pub fn opened(&mut self, now: Instant) {
         self.state = State::Open { until: now + self.windows.open };
     }
 
-    /// `unfinished`: selected requests that have not completed.
+    /// `unfinished`: number of selected requests in flight.
     pub fn step(&mut self, now: Instant, unfinished: u32) -> Option<Step> {
         match self.state {
             State::Closed { until } if now >= until => {
@@ -135,7 +135,7 @@ impl Schedule {
 
     fn next_period(&mut self, now: Instant) {
         let room = self.windows.period - self.windows.open * 2;
-        // Late by full periods, as after a suspend: these windows are not made up for.
+        // Skips full periods after a long delay such as a suspend. Their windows are not made up for.
         while self.begin + room <= now {
             self.begin += self.windows.period;
         }
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(schedule.step(now, 3), Some(Step::Finish));
         assert_eq!(schedule.step(now + 9 * MS, 3), None);
         assert_eq!(schedule.step(now + 10 * MS, 3), Some(Step::Close));
-        // A machine that slept for a minute opens one window, not six hundred.
+        // After a minute of sleep the machine opens one window, not 600.
         now += Duration::from_secs(60);
         assert_eq!(schedule.step(now, 0), Some(Step::Open));
         now += 10 * MS;

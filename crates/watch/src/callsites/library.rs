@@ -1,9 +1,9 @@
-//! Functions that make system calls for other functions: their caller is the call site.
+//! Library functions that make system calls for their callers: the call site is the caller.
 
-/// Prefixes of library file names, up to the version.
+/// Prefixes of library file names, without the version.
 const FILES: [&str; 8] = ["libc.", "libc-", "liburing", "libaio", "libpthread", "librt.", "ld-linux", "ld-musl"];
 
-/// Functions of statically linked or inlined libraries: exact names, or prefixes if they end with `_`, `:`, `.` or `/`.
+/// Functions of statically linked or inlined libraries: exact names, or prefixes if they end in `_`, `:`, `.` or `/`.
 const FUNCTIONS: [&str; 27] = [
     // C
     "io_uring_",
@@ -37,10 +37,10 @@ const FUNCTIONS: [&str; 27] = [
     "net.",
 ];
 
-/// Maximum frames of a stack; a stack with this many may be truncated.
+/// Maximum number of frames; a stack with that many may be truncated.
 pub(super) const WHOLE_FRAMES: usize = 32;
 
-/// Functions in which a thread starts.
+/// Functions with which a thread starts.
 const FIRST: [&str; 12] = [
     "_start",
     "main",
@@ -49,7 +49,7 @@ const FIRST: [&str; 12] = [
     "clone3",
     "__clone",
     "__clone3",
-    // Go: goroutines, threads, and code on a thread's own stack.
+    // Go: goroutines, OS threads, and code on a thread's own stack.
     "runtime.goexit",
     "runtime.mstart",
     "runtime.rt0_go",
@@ -61,7 +61,8 @@ pub(super) fn is(module: Option<&str>, function: Option<&str>) -> bool {
     let file = module.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
     FILES.iter().any(|name| file.starts_with(name))
         || function.is_some_and(|of| {
-            // `<std::fs::File as Trait>::function` is of the type in the brackets, `<u64 as core::cmp::Trait>::function` of the trait.
+            // `<std::fs::File as Trait>::function` belongs to the type in brackets, `<u64 as
+            // core::cmp::Trait>::function` to the trait.
             let Some(of) = of.strip_prefix('<') else { return is_named(of) };
             let (kind, of_trait) = of.split_once(" as ").unwrap_or((of, ""));
             let kind = kind.trim_start_matches("&mut ").trim_start_matches(['&', '[', '(']);
@@ -73,7 +74,7 @@ fn is_named(of: &str) -> bool {
     FUNCTIONS.iter().any(|name| if name.ends_with(['_', ':', '.', '/']) { of.starts_with(name) } else { of == *name })
 }
 
-/// Whether the function has no caller.
+/// Whether the function starts a thread, and so has no caller.
 pub(super) fn begins_thread(module: Option<&str>, function: Option<&str>) -> bool {
     let file = module.and_then(|path| path.rsplit('/').next()).unwrap_or_default();
     FILES.iter().any(|name| file.starts_with(name))

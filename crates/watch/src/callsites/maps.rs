@@ -1,4 +1,4 @@
-//! The file mapped at an address of a process, from /proc.
+//! Finds the file mapped at an address of a process, from /proc.
 
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -6,26 +6,27 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// A file of executable code.
+/// A file with executable code.
 #[derive(Debug)]
 pub(super) struct Module {
     /// Its path as the process sees it.
     pub path: String,
     identity: (u64, u64),
-    /// The path by which iotrail reads it.
+    /// Path by which iotrail can read the file.
     pub at: PathBuf,
-    /// An open descriptor if no path leads to the file: it was deleted, or is in another mount namespace.
+    /// Descriptor that keeps the file accessible if no path leads to it: it was deleted, or is in another mount
+    /// namespace.
     _open: Option<File>,
 }
 
-/// The location of an address.
+/// Location of an address.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
     File {
         module: Rc<Module>,
         offset: u64,
     },
-    /// Anonymous memory.
+    /// Anonymous memory, such as generated code.
     Generated(u64),
     Unmapped,
 }
@@ -38,15 +39,15 @@ struct Mapping {
     module: Option<Rc<Module>>,
 }
 
-/// The executable memory of one process.
+/// Executable mappings of one process.
 #[derive(Debug)]
 pub(super) struct Mappings(Vec<Mapping>);
 
-/// Number of files that are kept open.
+/// Maximum number of files kept open.
 const OPEN: usize = 16;
 
 impl Mappings {
-    /// `None`: the process has no memory, or /proc hides it.
+    /// `None` if the process has no memory map, or /proc hides it.
     pub fn read(pid: u32, modules: &mut Vec<Rc<Module>>) -> Option<Self> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
         let mappings: Vec<Mapping> = text.lines().filter_map(|line| mapping(pid, line, modules)).collect();
@@ -62,7 +63,7 @@ impl Mappings {
     }
 }
 
-/// Parses `start-end perms offset device inode path`; `None`: not executable.
+/// Parses `start-end perms offset device inode path`; `None` if the mapping is not executable.
 fn mapping(pid: u32, line: &str, modules: &mut Vec<Rc<Module>>) -> Option<Mapping> {
     let mut words = line.splitn(6, ' ');
     let (range, permissions) = (words.next()?, words.next()?);

@@ -1,11 +1,8 @@
-//! Call sites: user stacks as they arrive, located in files while their process lives, and named at the end.
+//! Call sites. User stacks are located in files as they arrive, while their process lives, and named at the end.
 //!
-//! | module | responsible for |
-//! |---|---|
-//! | `maps` | the file mapped at an address of a process |
-//! | `names` | the functions at positions in files |
-//! | `perf_map` | the functions of generated code |
-//! | `library` | functions that make calls for others; pure |
+//! | module | responsible for | |---|---| | `maps` | the file mapped at an address of a process | | `names` | the
+//! functions at positions in files | | `perf_map` | the functions of generated code | | `library` | functions that make
+//! calls for others; pure |
 
 mod library;
 mod maps;
@@ -22,10 +19,10 @@ use crate::namespace::Numbers;
 use iotrail_probe::callsites::{SiteAction as Seen, Sites, UserStack};
 use iotrail_schema::stacks::{Frame, SiteAction, SiteUse, StackGap, StackGapCode, StackRecord, Stacks};
 
-/// Maximum stacks in the record, those with the most samples.
+/// Maximum number of stacks in the record, those with the most samples.
 const LISTED: usize = 1024;
 
-/// A stack with located addresses.
+/// A user stack and the locations of its addresses.
 #[derive(Debug)]
 struct Located {
     tgid: u32,
@@ -36,7 +33,7 @@ struct Located {
     is_mapped: bool,
 }
 
-/// The user stacks of a span.
+/// User stacks of one trace.
 #[derive(Debug)]
 pub(crate) struct CallSites {
     numbers: Rc<Numbers>,
@@ -50,7 +47,7 @@ impl CallSites {
         CallSites { numbers, mappings: HashMap::new(), modules: vec![], stacks: BTreeMap::new() }
     }
 
-    /// Located immediately: a process that has exited has no memory map.
+    /// Locates new stacks immediately, because an exited process has no memory map.
     pub fn met(&mut self, stacks: Vec<UserStack>) {
         let mut current: Vec<u32> = vec![];
         for stack in stacks {
@@ -74,7 +71,7 @@ impl CallSites {
         }
     }
 
-    /// The record, with names.
+    /// The record, with function names.
     pub fn record(self, sites: Sites) -> Stacks {
         let mut by_stack: BTreeMap<u64, Vec<SiteUse>> = BTreeMap::new();
         for ((stack, action), sum) in sites {
@@ -170,7 +167,7 @@ impl Builder {
         merge(self.stacks.entry((located.comm.clone(), numbers)).or_default(), uses);
     }
 
-    /// The callers of stubs, up to the first function that is not a stub.
+    /// Callers of system-call stubs, up to the first function that is not a stub.
     fn callers(&mut self, callers: &[Place]) -> Vec<Frame> {
         let mut frames = vec![];
         for caller in callers {
@@ -219,7 +216,7 @@ fn frame(
     Frame { function, file, line, module, offset, inlined, library }
 }
 
-/// The innermost function outside libraries.
+/// Index of the innermost frame outside libraries.
 fn site(frames: &[Frame]) -> Option<usize> {
     frames.iter().position(|frame| !frame.library)
 }

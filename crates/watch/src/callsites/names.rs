@@ -1,4 +1,5 @@
-//! Functions at positions in files, from symbols and debug information. Separate debug files are found by build ID and debug link.
+//! Names the functions at positions in files, from symbols and debug information. Finds separate debug files by build
+//! ID and debug link.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,16 +13,17 @@ use super::frame;
 use super::maps::Module;
 use iotrail_schema::stacks::Frame;
 
-/// The functions at one position, innermost first.
+/// Functions at one position, innermost first.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Named {
     pub frames: Vec<Frame>,
-    /// The outermost of these functions, into which the others are inlined, sets up its own frame.
+    /// The outermost of these functions, into which the others are inlined, sets up a frame.
     pub has_frame: bool,
 }
 
 impl Named {
-    /// It has no frame and makes calls for others: its return address is found only by the stack pointer.
+    /// Whether the code has no frame and makes calls for others, so that only the stack pointer leads to its return
+    /// address.
     pub fn is_stub(&self) -> bool {
         !self.has_frame && self.frames.last().is_some_and(|frame| frame.library)
     }
@@ -40,7 +42,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// `offset`: the return address of the call.
+    /// `offset`: return address of the call.
     pub fn at(&mut self, module: &Module, offset: u64) -> Named {
         let key = (module.at.clone(), offset);
         if let Some(known) = self.known.get(&key) {
@@ -54,7 +56,7 @@ impl Names {
     fn look_up(&self, module: &Module, offset: u64) -> Named {
         let path = Some(module.path.clone());
         let source = Source::Elf(Elf::new(&module.at));
-        // The call instruction is before the return address.
+        // The call instruction precedes the return address.
         let found = self.symbolizer.symbolize_single(&source, Input::FileOffset(offset.saturating_sub(1)));
         let Ok(Symbolized::Sym(symbol)) = found else {
             return Named { frames: vec![frame(None, (None, None, path), offset, false)], has_frame: false };
@@ -74,7 +76,7 @@ fn file_of(code: &CodeInfo<'_>) -> String {
     code.to_path().to_string_lossy().into_owned()
 }
 
-/// Whether the function's code starts by setting up a frame.
+/// Whether the function begins by setting up a frame.
 fn has_frame(file: &Path, begins_at: u64) -> bool {
     let mut code = [0; 32];
     let read = File::open(file).and_then(|file| file.read_at(&mut code, begins_at)).unwrap_or(0);

@@ -1,4 +1,5 @@
-//! Functions of generated code, which Node, Java and Python name in /tmp/perf-PID.map: `start size name`, hexadecimal.
+//! Functions of generated code. Node, Java and Python list them in /tmp/perf-PID.map as `start size name`, in
+//! hexadecimal.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -16,17 +17,17 @@ impl PerfMaps {
         PerfMaps { numbers: Some(numbers), maps: HashMap::new() }
     }
 
-    /// `None`: no file names the address.
+    /// `None` if no file names the address.
     pub fn function(&mut self, tgid: u32, address: u64) -> Option<String> {
         let pid = self.numbers.as_ref().and_then(|numbers| numbers.in_proc(tgid)).unwrap_or(tgid);
         let map = self.maps.entry(tgid).or_insert_with(|| read(pid));
-        // If code was replaced at an address, the later line applies.
+        // If code at an address was replaced, the later line applies.
         let of = map[..map.partition_point(|(start, ..)| *start <= address)].last()?;
         (address < of.0 + of.1).then(|| of.2.clone())
     }
 }
 
-/// The file is in the process's own mount and PID namespace while it lives.
+/// Reads the file in the process's own mount and PID namespace, which works only while the process lives.
 fn read(pid: u32) -> Vec<(u64, u64, String)> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let own = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last()?.parse().ok());

@@ -1,4 +1,4 @@
-//! Time and queues by program: the kernel's counts per thread and ring, with blocked time divided by samples. Pure.
+//! Time and queues per program, from the kernel's counts per thread and ring. Blocked time is split by samples. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,27 +9,27 @@ use iotrail_schema::stall::{StalledProcess, Trigger};
 
 use super::triggers::Sleeps;
 
-/// Programs with their own metrics; the others are summed.
+/// Maximum number of programs with their own metrics; the others are summed.
 pub const PROGRAMS: usize = 64;
 
-/// Maximum listed reasons per program.
+/// Maximum number of listed reasons per program.
 const REASONS: usize = 24;
 
-/// Name and cgroup, so that a restarted program keeps its series.
+/// Name and cgroup, so that a restarted program continues its series.
 pub type Program = (String, String);
 
 const OTHERS: &str = "others";
 
-/// All counts grow as long as the monitor runs.
+/// Totals that grow for as long as the monitor runs.
 #[derive(Debug, Default)]
 pub struct Sums {
     pub running_ns: u64,
     pub runnable_ns: u64,
-    /// `None`: unknown.
+    /// `None`: reason unknown.
     pub blocked_ns: BTreeMap<Option<Reason>, u64>,
-    /// Blocked time in which the CPU counted as in iowait.
+    /// Blocked time during which the CPU counted as iowait.
     pub iowait_ns: u64,
-    /// The part of it in waits for completions in io_uring_enter.
+    /// The part of `iowait_ns` spent waiting for completions in io_uring_enter.
     pub enter_iowait_ns: u64,
     /// CPU time of SQPOLL threads and io-wq workers.
     pub kernel_ns: u64,
@@ -40,7 +40,7 @@ pub struct Sums {
     pub now: Queues,
 }
 
-/// In the last sample.
+/// Queue lengths in the last sample.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Queues {
     pub threads: u64,
@@ -62,7 +62,7 @@ struct Seen {
     is_in_enter: bool,
 }
 
-/// A process in the last sample.
+/// A process at the last sample.
 #[derive(Debug, Default)]
 struct Process {
     program: Program,
@@ -79,7 +79,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// One sample of these processes.
+    /// Adds a sample of these processes.
     pub fn take(&mut self, sample: &Snapshot, sleeps: &Sleeps, known: &BTreeMap<u32, StalledProcess>) {
         let tgids: BTreeSet<u32> = sample.threads.iter().map(|t| t.tgid).collect();
         self.processes.retain(|tgid, _| tgids.contains(tgid));
@@ -100,7 +100,7 @@ impl Accounts {
             let mut rings = BTreeMap::new();
             let mut in_flight = None;
             for r in sample.rings.iter().filter(|r| r.tgid == *tgid) {
-                // Earlier progress may be older than the monitor.
+                // Earlier progress may predate the monitor.
                 let (taken, posted) = kept.rings.get(&r.address).copied().unwrap_or((r.taken, r.posted));
                 sums.taken += u64::from(r.taken.wrapping_sub(taken));
                 sums.posted += u64::from(r.posted.wrapping_sub(posted));
@@ -144,7 +144,7 @@ impl Accounts {
 }
 
 impl Sums {
-    /// Divides a thread's time since its last sample.
+    /// Attributes a thread's time since its last sample.
     fn charge(&mut self, t: &Thread, seen: Option<&Seen>, at_ns: u64, sleeps: &Sleeps) -> Seen {
         let reason = sleeps.get(&t.tid).filter(|_| t.asleep).and_then(|s| s.reason.clone());
         if let Some(seen) = seen {
@@ -172,7 +172,7 @@ impl Sums {
     }
 }
 
-/// For completions, as far as its reason is known: a submission may sleep there too.
+/// Whether the thread waits for completions, as far as the reason is known: a submission may sleep in the same call.
 fn waits_in_enter(t: &Thread, reason: Option<&Reason>) -> bool {
     t.call == Some(IO_URING_ENTER) && reason.is_none_or(|reason| *reason == Reason::UringCompletions)
 }
@@ -215,7 +215,7 @@ mod tests {
         let mut accounts = Accounts::default();
         for i in 0..=10 {
             let in_enter = |tid, in_iowait| Thread { in_iowait, call: Some(IO_URING_ENTER), ..thread(tid, 0, true) };
-            // Half of the samples of 7 are of waits with IORING_ENTER_NO_IOWAIT; 8 submits; 9 reads.
+            // Half of 7's samples are waits with IORING_ENTER_NO_IOWAIT; 8 submits; 9 reads.
             let threads = vec![
                 in_enter(7, i % 2 == 0),
                 in_enter(8, true),

@@ -1,9 +1,10 @@
-//! The monitor's budget, and the layers that it sheds when it exceeds the budget. Pure: measurements come from the caller.
+//! The monitor's budget, and which layers it sheds to stay within it. Pure: the caller passes measurements.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Sampling may use this share of the budget; surveys, captures and probes use the rest. If they use more, sampling keeps at least `LEAST`.
+/// Sampling may use this share of the budget; surveys, captures and probes use the rest. If they need more, sampling
+/// keeps at least `LEAST`.
 const SAMPLING: f64 = 0.6;
 const LEAST: f64 = 0.2;
 
@@ -11,46 +12,46 @@ const FINEST: Duration = Duration::from_millis(1);
 const SHORTEST: Duration = Duration::from_millis(8);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// While no monitored process is active.
+/// Maximum sampling period while no monitored process is active.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// The mean cost of this many slices decides.
+/// Number of slices whose mean cost decides.
 const SLICES: usize = 5;
 
-/// Slices with at most half of the budget before a layer comes back.
+/// Number of slices at no more than half the budget before a layer is restored.
 const CALM: u32 = 30;
 
-/// The unspent budget of this time is credit for traces.
+/// Unspent budget of this time is credited to traces.
 const CREDIT: Duration = Duration::from_secs(60);
 
 const HALF: f64 = 0.5;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
-    /// Share of the CPU time of all CPUs.
+    /// Share of the total CPU time of all CPUs.
     pub cpu: f64,
     pub cpus: usize,
-    /// Bytes of this process.
+    /// Memory of this process in bytes.
     pub memory: u64,
 }
 
 impl Budget {
-    /// Nanoseconds per nanosecond of wall time.
+    /// Budget in ns of CPU time per ns of wall time.
     fn rate(&self) -> f64 {
         self.cpu * self.cpus as f64
     }
 }
 
-/// In the order in which they are shed.
+/// Layers in the order of shedding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
     /// Traces after a trigger.
     Traces,
-    /// Windows of the counting probes.
+    /// Windows with counting probes.
     Windows,
     /// Kernel stacks of sleeping threads.
     Stacks,
-    /// Each further step halves the number of samples.
+    /// Sampling rate: each further step halves it.
     Rate,
 }
 
@@ -66,7 +67,7 @@ impl Layer {
         }
     }
 
-    /// The information that is missing while the layer is shed.
+    /// Information lost while the layer is shed.
     pub fn lost(self) -> &'static str {
         match self {
             Layer::Traces => "stalls are captured without a trace of their requests",
@@ -77,26 +78,26 @@ impl Layer {
     }
 }
 
-/// A layer that was shed or restored.
+/// A layer was shed or restored.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step {
     pub layer: Layer,
     pub is_shed: bool,
-    /// The mean cost, as a share of all CPU time.
+    /// Mean cost as a share of the total CPU time.
     pub cpu: f64,
     pub memory: u64,
 }
 
-/// One slice, about a second.
+/// Costs within one slice, about a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Slice {
     pub wall: Duration,
-    /// CPU time of this process without its traces.
+    /// CPU time of this process except its traces.
     pub spent: Duration,
-    /// CPU time of its traces, and of their probes.
+    /// CPU time of traces and their probes.
     pub traced: Duration,
     pub samples: u64,
-    /// The samples' part of `spent`.
+    /// The part of `spent` in samples.
     pub sampled: Duration,
     pub memory: u64,
 }
@@ -105,13 +106,13 @@ pub struct Slice {
 pub struct Keeper {
     budget: Budget,
     slices: VecDeque<Slice>,
-    /// Number of shed layers; each one beyond the last layer halves the number of samples.
+    /// Number of shed layers; each step beyond the last layer halves the sampling rate.
     level: usize,
     calm: u32,
     credit_ns: f64,
-    /// One sample's cost.
+    /// Cost of one sample.
     sample_ns: f64,
-    /// CPU time of everything else, per nanosecond of wall time.
+    /// CPU time of everything else per ns of wall time.
     rest: f64,
     is_idle: bool,
     over: Duration,
@@ -167,7 +168,7 @@ impl Keeper {
         let sum = |of: fn(&Slice) -> Duration| self.slices.iter().map(of).sum::<Duration>().as_nanos() as f64;
         let (spent, wall) = (sum(|s| s.spent), sum(|s| s.wall).max(1.0));
         let is_above = |s: &Slice| s.spent.as_nanos() as f64 > self.budget.rate() * s.wall.as_nanos() as f64;
-        // A single expensive slice is a burst.
+        // One expensive slice is just a burst.
         let is_lasting = self.slices.iter().filter(|s| is_above(s)).count() > SLICES / 2;
         let is_over = spent > self.budget.rate() * wall && is_lasting && self.slices.back().is_some_and(is_above);
         let has_too_much = memory > self.budget.memory;
@@ -175,13 +176,13 @@ impl Keeper {
         let step = |layer, is_shed| Some(Step { layer, is_shed, cpu: spent / wall / self.budget.cpus as f64, memory });
         if (is_over && self.slices.len() == SLICES) || has_too_much {
             self.calm = 0;
-            // Only traces and windows use much memory.
+            // Only traces and windows need much memory.
             if self.level >= 12 || (!is_over && self.level >= 2) {
                 return None;
             }
             let shed = step(Layer::ALL[self.level.min(Layer::ALL.len() - 1)], true);
             self.level += 1;
-            // Judge the next step by the savings of this one.
+            // The next step is judged after the savings of this one.
             self.slices.clear();
             return shed;
         }
@@ -199,28 +200,28 @@ impl Keeper {
         self.level <= layer as usize
     }
 
-    /// Whether any monitored process is active.
+    /// Sets whether no monitored process is active.
     pub fn set_idle(&mut self, is_idle: bool) {
         self.is_idle = is_idle;
     }
 
-    /// From one sample to the next.
+    /// Time from one sample to the next.
     pub fn period(&self) -> Duration {
         let shed = self.level.saturating_sub(Layer::Rate as usize).min(10) as u32;
         let left = (self.budget.rate() - self.rest).min(SAMPLING * self.budget.rate()).max(LEAST * self.budget.rate());
         let paid = Duration::from_nanos((self.sample_ns / left) as u64);
-        // Four samples in the shortest threshold, if the budget pays for them; two while idle.
+        // Within the shortest threshold: four samples if the budget permits, two while idle.
         let (part, longest) = if self.is_idle { (2, IDLE) } else { (4, SHORTEST) };
         let least = (self.finest / part).clamp(FINEST, longest);
         (paid.max(least) * 2u32.pow(shed)).min(LONGEST)
     }
 
-    /// Whether the unspent budget covers this much CPU time.
+    /// Whether the unspent budget covers this CPU time.
     pub fn affords(&self, cost: Duration) -> bool {
         cost.as_nanos() as f64 <= self.credit_ns
     }
 
-    /// Time in which slices exceeded the budget, and the longest such span.
+    /// Total time over budget, and the longest such time.
     pub fn over(&self) -> (Duration, Duration) {
         (self.over, self.longest_over)
     }
@@ -250,7 +251,7 @@ mod tests {
     fn the_period_follows_the_cost_of_a_sample() {
         let mut k = keeper();
         assert_eq!(k.period(), SHORTEST, "80 µs each: 150 per second are paid for");
-        // Two thousand threads: 1 ms each.
+        // Two thousand threads take 1 ms per sample.
         (0..10).for_each(|_| assert_eq!(k.turn(slice(10, 10)), None));
         let paid = k.period();
         assert!(paid > Duration::from_millis(75) && paid < Duration::from_millis(90), "{paid:?}");

@@ -1,4 +1,4 @@
-//! The capture directory: one file per stall, bounded in size and number.
+//! The capture directory: one file per stall, limited in size and number.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -13,17 +13,17 @@ use iotrail_schema::stall::{Capture, RingSample, Stall, ThreadSample, Trigger};
 use super::triggers::Sleeps;
 use iotrail_path::delivery::syscall_name;
 
-/// Bytes of one file.
+/// Maximum size of a capture.
 pub const FILE_BYTES: usize = 1 << 20;
-/// Maximum files, and bytes of all files.
+/// Maximum number of captures, and their maximum total size.
 const FILES: usize = 1000;
 const BYTES: u64 = 64 << 20;
 
-/// Captures of one trigger in a row, and the time after which one more is allowed.
+/// Maximum burst of captures per trigger, and the time after which another one is allowed.
 const BURST: f64 = 10.0;
 const REFILL_NS: f64 = 6e9;
 
-/// Number of kept samples of rings and of threads, and for how long.
+/// Maximum number of kept samples of rings and of threads, and their maximum age.
 const KEPT: usize = 16_384;
 const KEPT_NS: u64 = 10_000_000_000;
 
@@ -32,18 +32,18 @@ const REMEDY: &str = "name another directory with --dir";
 #[derive(Debug)]
 pub struct Captures {
     dir: PathBuf,
-    /// Per trigger: remaining captures, and the time of that number.
+    /// Per trigger: remaining captures, and the time at which that number was computed.
     left: BTreeMap<Trigger, (f64, u64)>,
 }
 
 impl Captures {
-    /// Errors: the directory cannot be created, or is not this user's.
+    /// Fails if the directory cannot be created or belongs to another user.
     pub fn open(dir: &Path) -> Result<Self> {
         own::make(dir, REMEDY)?;
         Ok(Captures { dir: dir.to_owned(), left: BTreeMap::new() })
     }
 
-    /// Whether one more capture of this trigger is allowed now.
+    /// Whether another capture of this trigger is allowed now.
     pub fn may(&mut self, trigger: Trigger, at_ns: u64) -> bool {
         let (left, since) = self.left.get(&trigger).copied().unwrap_or((BURST, at_ns));
         let left = (left + (at_ns - since) as f64 / REFILL_NS).min(BURST);
@@ -56,7 +56,7 @@ impl Captures {
         self.dir.join(format!("{unix_ns:020}-{}-{tgid}.json", trigger.name()))
     }
 
-    /// Writes the capture, truncated to its maximum size. Older files are deleted if necessary.
+    /// Writes the capture, truncated to the maximum size. Deletes older files if necessary.
     pub fn write(&self, capture: &Capture) -> Result<()> {
         let path = Path::new(&capture.stall.capture);
         let refused = |e: std::io::Error| {
@@ -84,7 +84,8 @@ impl Captures {
         Ok(())
     }
 
-    /// After the clock was set back, the newest file does not have the last name.
+    /// Deletes the oldest files. `newest` is kept explicitly, since after the clock was set back its name does not sort
+    /// last.
     fn prune(&self, newest: &Path) {
         let mut names = files(&self.dir).unwrap_or_default();
         let length = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
@@ -99,7 +100,7 @@ impl Captures {
     }
 }
 
-/// The oldest first: names start with the time.
+/// Oldest first: names begin with the time.
 fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let all = fs::read_dir(dir)?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut names: Vec<PathBuf> = all.filter(|path| path.extension().is_some_and(|e| e == "json")).collect();
@@ -107,7 +108,7 @@ fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// The stalls of a directory, the newest first. Other files are skipped. A missing directory has no stalls.
+/// Stalls in a directory, newest first. Other files are skipped; a missing directory contains none.
 pub fn list(dir: &Path) -> Result<Vec<Stall>> {
     let names = match files(dir) {
         Ok(names) => names,
@@ -129,10 +130,10 @@ pub fn read(path: &Path) -> Result<Capture> {
     Ok(capture)
 }
 
-/// The last samples.
+/// The most recent samples.
 #[derive(Debug, Default)]
 pub struct History {
-    /// With the process; times are of CLOCK_MONOTONIC.
+    /// With their process; times are CLOCK_MONOTONIC.
     rings: VecDeque<(u32, RingSample)>,
     threads: VecDeque<(u32, ThreadSample)>,
 }
@@ -156,7 +157,7 @@ impl History {
         self.threads.extend(sample.threads.iter().map(|t| {
             let reason = sleeps.get(&t.tid).filter(|_| t.asleep).and_then(|s| s.reason.clone());
             let of = ThreadSample { at_ns, tid: t.tid, asleep: t.asleep, syscall: None, reason };
-            // An address is resolved when it is captured.
+            // The address is resolved when it is captured.
             (t.tgid, ThreadSample { syscall: t.call.map(|nr| nr.to_string()), ..of })
         }));
         let oldest = at_ns - KEPT_NS as i64;
@@ -168,7 +169,7 @@ impl History {
         }
     }
 
-    /// One process's samples relative to a time: the newest ones, at most `most` of each kind.
+    /// Samples of one process, with times relative to `at_ns`: the newest `most` of each kind.
     pub fn of(&self, tgid: u32, at_ns: u64, most: usize) -> (Vec<RingSample>, Vec<ThreadSample>) {
         let since = |at: i64| at - at_ns as i64;
         let rings = self.rings.iter().filter(|(of, _)| *of == tgid);

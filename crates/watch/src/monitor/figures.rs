@@ -1,4 +1,4 @@
-//! The metrics that the monitor exports. Pure.
+//! Metrics that the monitor exports. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use iotrail_schema::stall::Trigger;
 use super::account::{Accounts, Program, Sums};
 use super::budget::{Keeper, Layer};
 
-/// Counts of the monitor itself; they only grow.
+/// Counters of the monitor itself.
 #[derive(Debug, Default, Clone)]
 pub struct Own {
     pub elapsed_ns: u64,
     pub samples: u64,
     pub spent_ns: u64,
-    /// CPU time of traces and windows, and of their probes.
+    /// CPU time of traces, windows, and their probes.
     pub traced_ns: u64,
     pub memory: u64,
     pub processes: u64,
-    /// Matching processes beyond the maximum number of sampled ones.
+    /// Matching processes beyond the limit of sampled ones.
     pub unsampled: u64,
     pub captured: u64,
-    /// Captures that were not written because of their number limit.
+    /// Captures skipped because of the burst limit.
     pub limited: u64,
     /// Captures that could not be written.
     pub failed: u64,
     pub traces: u64,
     /// Pressure Stall Information: `some` and `full` of each resource, in ns.
     pub pressure: Vec<(&'static str, &'static str, u64)>,
-    /// `some` and `full` of io.pressure of the programs' cgroups, in ns.
+    /// `some` and `full` of io.pressure in the programs' cgroups, in ns.
     pub group_pressure: Vec<(String, &'static str, u64)>,
     pub windows: Windows,
 }
 
-/// Counts of the windows in which the counting probes were attached.
+/// Counts in the windows with counting probes.
 #[derive(Debug, Default, Clone)]
 pub struct Windows {
     pub opened: u64,
@@ -42,11 +42,11 @@ pub struct Windows {
     pub requests: u64,
     pub errors: u64,
     pub punts: u64,
-    /// By delivery path.
+    /// Completions by delivery path.
     pub completions: BTreeMap<&'static str, u64>,
 }
 
-/// All processes, including those without series.
+/// All metrics; the totals include programs without their own series.
 pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> {
     let mut all = vec![];
     let mut family = |name, kind, help, samples: Vec<(Labels, Value)>| all.push(Family { name, help, kind, samples });
@@ -162,7 +162,7 @@ fn nanoseconds(time: std::time::Duration) -> Value {
     Value::Nanoseconds(time.as_nanos() as u64)
 }
 
-/// The systemd unit in a cgroup's path: its last component that is a unit; empty: none.
+/// systemd unit in a cgroup path: the last component that names a unit, or empty.
 fn unit(cgroup: &str) -> String {
     let is_unit = |part: &&str| [".service", ".scope", ".socket", ".mount"].iter().any(|suffix| part.ends_with(suffix));
     cgroup.rsplit('/').find(is_unit).unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! Time limits of waits in io_uring_enter(2): read from the kernel's stack and the program's memory.
+//! Timeouts of waits in io_uring_enter(2), from the call's arguments and the program's memory.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -10,14 +10,14 @@ use crate::namespace::Numbers;
 use crate::state::sums::waits;
 
 const EXT_ARG: u64 = linux_raw_sys::io_uring::IORING_ENTER_EXT_ARG as u64;
-/// Flags: a registered argument, and an absolute time.
+/// Flags of other argument types: registered arguments, absolute time.
 const OTHERS: u64 =
     (linux_raw_sys::io_uring::IORING_ENTER_EXT_ARG_REG | linux_raw_sys::io_uring::IORING_ENTER_ABS_TIMER) as u64;
 
-/// The offset of `ts` in struct io_uring_getevents_arg.
+/// Offset of `ts` in struct io_uring_getevents_arg.
 const TS: u64 = 16;
 
-/// `None`: the wait has no limit, or the memory is unreadable.
+/// `None` if the wait has no timeout, or memory is unreadable.
 pub fn of(t: &Thread, numbers: &Numbers) -> Option<Duration> {
     if !waits(t) || t.arguments[3] & EXT_ARG == 0 || t.arguments[3] & OTHERS != 0 {
         return None;

@@ -1,16 +1,9 @@
-//! The monitor: samples without probes, all the time and within a budget; traces if a trigger requests one.
+//! The monitor: samples without probes, continuously and within a budget, and traces when a trigger requests a trace.
 //!
-//! | module | responsible for |
-//! |---|---|
-//! | `subject` | the monitored processes |
-//! | [`budget`] | the monitor's budget, and the layers that it sheds; pure |
-//! | `account` | time and queues by program; pure |
-//! | [`triggers`] | samples → stalls; pure |
-//! | [`when`] | `--when`; pure |
-//! | `limit` | time limits of waits |
-//! | `figures` | exported metrics; pure |
-//! | `traced` | traces and windows of the counting probes |
-//! | [`capture`] | the capture directory |
+//! | module | responsible for | |---|---| | `subject` | the monitored processes | | [`budget`] | the monitor's budget,
+//! and the layers that it sheds; pure | | `account` | time and queues by program; pure | | [`triggers`] | samples →
+//! stalls; pure | | [`when`] | `--when`; pure | | `limit` | time limits of waits | | `figures` | exported metrics; pure
+//! | | `traced` | traces and windows of the counting probes | | [`capture`] | the capture directory |
 
 mod account;
 pub mod budget;
@@ -62,19 +55,19 @@ use crate::windows::Windows;
 /// Assumed cost of a sample until one is measured.
 const FIRST_NS: f64 = 80_000.0;
 
-/// Between two slices of the budget, and between two surveys of the machine.
+/// Length of a budget slice, and interval between two surveys of the machine.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// A survey costs at most this share of a CPU.
+/// Maximum cost of surveys: 1 in this many parts of a CPU.
 const SURVEY_PART: u32 = 1000;
 
-/// All lists are read at this interval.
+/// Interval of readings that include all lists.
 const DEEP: Duration = Duration::from_secs(10);
 
-/// Maximum time without a check for scrapes and signals.
+/// Maximum interval between checks for scrapes and signals.
 const TURN: Duration = Duration::from_millis(100);
 
-/// A capture continues this long after the trigger.
+/// A capture continues for this time after its trigger.
 const AFTER: Duration = Duration::from_secs(2);
 
 /// Limits of one capture: samples, threads with stacks, and threads that ran.
@@ -94,48 +87,48 @@ pub struct Options {
     pub dir: PathBuf,
     /// `None`: until stopped.
     pub duration: Option<Duration>,
-    /// When the counting probes are attached; `None`: never.
+    /// Windows with counting probes; `None`: none.
     pub windows: Option<Windows>,
-    /// Duration of a trace after a trigger; `None`: no trace.
+    /// Length of a trace after a trigger; `None`: no trace.
     pub trace: Option<Duration>,
-    /// Requests of io-wq workers per second that count as a stall.
+    /// Punts to io-wq per second above which a ring stalls.
     pub punts_per_s: f64,
     pub metrics: Option<Arc<MetricsExchange>>,
     pub numbers: Rc<Numbers>,
 }
 
-/// Events that the caller reports.
+/// Events reported to the caller.
 #[derive(Debug)]
 pub enum News<'a> {
-    /// Sampling has started.
+    /// Sampling has begun.
     Ready {
         processes: usize,
     },
-    /// A second has passed.
+    /// Another second has passed.
     Alive,
     Reloaded {
         processes: usize,
     },
     Step(Step),
-    /// A stall has started or ended.
+    /// A stall began or ended.
     Stall(&'a Stall),
-    /// A further stall was counted but not captured.
+    /// A stall was counted but not captured, because of the limit.
     Limited {
         trigger: Trigger,
         process: &'a StalledProcess,
     },
-    /// A capture or a trace failed; the monitor continues.
+    /// A capture or trace failed; the monitor continues.
     Failed(&'a iotrail_base::error::Error),
 }
 
-/// Signals.
+/// Requests by signals.
 pub struct Asked<'a> {
     pub stop: &'a dyn Fn() -> bool,
     /// Whether a reload was requested since the last call.
     pub reload: &'a dyn Fn() -> bool,
 }
 
-/// Runs until it is stopped, the time is over, or the named processes have exited.
+/// Runs until it is stopped, the duration is over, or the named processes have exited.
 pub fn monitor(options: Options, asked: &Asked<'_>, tell: &mut dyn FnMut(News<'_>)) -> Result<()> {
     allowed()?;
     let mut monitor = Monitor::open(options)?;
@@ -143,7 +136,7 @@ pub fn monitor(options: Options, asked: &Asked<'_>, tell: &mut dyn FnMut(News<'_
     monitor.run(asked, tell)
 }
 
-/// Metrics that --when may name.
+/// Names of the metrics that --when accepts.
 pub fn metrics() -> Vec<&'static str> {
     let keeper = Keeper::new(Budget { cpu: 1.0, cpus: 1, memory: 0 }, 1.0, Duration::ZERO);
     figures::families(&Own::default(), &Accounts::default(), &keeper).iter().map(|f| f.name).collect()
@@ -155,12 +148,12 @@ struct Pending {
     capture: Capture,
     facts: Facts,
     fired_ns: u64,
-    /// CPU time by thread when the trigger fired.
+    /// CPU time by thread at the trigger.
     ran: BTreeMap<u32, u64>,
     due: Instant,
 }
 
-/// The purpose of the running trace.
+/// Purpose of the running trace.
 enum For {
     Capture(PathBuf),
     Window,
@@ -181,12 +174,12 @@ struct Monitor {
     suspects: BTreeSet<u32>,
     last: Snapshot,
     pending: Vec<Pending>,
-    /// Stalls in progress whose captures are complete.
+    /// Stalls in progress whose capture is complete.
     ongoing: BTreeMap<Key, (Stall, Facts)>,
     tracing: Option<(Tracing, For)>,
     trace_cost: Duration,
     values: (Values, Instant),
-    /// Per expression: the time since which it is true.
+    /// Per expression: time since which it is true.
     true_since: Vec<Option<u64>>,
     random: Random,
     began: Instant,
@@ -194,19 +187,19 @@ struct Monitor {
     next_survey: Instant,
     next_deep: Instant,
     next_window: Instant,
-    /// Posted by all rings at the last window.
+    /// Number of completions posted by all rings up to the last window.
     posted: u64,
     slice: Progress,
 }
 
-/// At the start of a slice.
+/// State at the start of a slice.
 #[derive(Debug, Clone, Copy)]
 struct Progress {
     at: Instant,
     main: Duration,
     all_ns: u64,
     samples: u64,
-    /// Since then: CPU time of the samples, and of probes.
+    /// CPU time of samples and of probes since the start of the slice.
     sampled: Duration,
     probes: Duration,
 }
@@ -225,7 +218,7 @@ impl Monitor {
         let now = Instant::now();
         let captures = Captures::open(&options.dir)?;
         let mut reader = Reader::open()?;
-        // The symbols are read before the budget counts.
+        // Loads the symbols before the budget applies.
         snapshot::functions(&[]);
         let mut subjects = Subjects::new(options.subject.clone(), &options.numbers);
         subjects.survey(&reader.survey().unwrap_or_default());
@@ -295,7 +288,7 @@ impl Monitor {
             let next = self.next_sample.min(self.next_survey).min(now + TURN);
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
         }
-        // Captures in progress are written now.
+        // Completes the captures in progress.
         if let Some((tracing, what)) = self.tracing.take() {
             drop(tracing);
             self.not_traced(what, "the monitor ended".into());
@@ -310,7 +303,7 @@ impl Monitor {
 
     fn survey(&mut self) {
         let began = clock::of_this_thread();
-        // A survey that fails is repeated a second later.
+        // A failed survey is repeated a second later.
         if let Ok(threads) = self.reader.survey() {
             self.subjects.survey(&threads);
         }
@@ -353,7 +346,7 @@ impl Monitor {
         self.next_sample = now + self.keeper.period() * 3 / 4 + jitter;
     }
 
-    /// The reason why each thread sleeps.
+    /// Determines why each thread sleeps.
     fn resolve(&mut self, sample: &Snapshot) {
         let late_ns = self.options.thresholds.ns(Trigger::LateTimer);
         let threads: BTreeSet<u32> = sample.threads.iter().map(|t| t.tid).collect();
@@ -373,7 +366,7 @@ impl Monitor {
             } else if !t.is_same_sleep {
                 self.sleeps.insert(t.tid, of_call(t));
             }
-            // Read from the program's memory: once per wait, and only if the sleep may be too long.
+            // Reads the program's memory once per wait, and only if the sleep may be too long.
             let may_be_late = t.asleep_ns.is_some_and(|ns| ns >= late_ns / 2);
             if let Some(sleep) = self.sleeps.get_mut(&t.tid).filter(|s| may_be_late && !s.limit_was_read) {
                 (sleep.limit, sleep.limit_was_read) = (limit::of(t, &self.options.numbers), true);
@@ -441,13 +434,13 @@ impl Monitor {
             trace: None,
             not_traced: self.start_trace(here, path),
         };
-        // The state is read first: the stall may be over before the caller handles the event.
+        // Reads the state first: the stall may end before the caller handles the event.
         tell(News::Stall(&capture.stall));
         let ran = self.reader.survey().unwrap_or_default().into_iter().map(|t| (t.tid, t.ran_ns)).collect();
         self.pending.push(Pending { key, capture, facts, fired_ns: at_ns, ran, due: Instant::now() + AFTER });
     }
 
-    /// `None`: a trace has started; otherwise the reason why not.
+    /// `None` if a trace was started, otherwise the reason why not.
     fn start_trace(&mut self, here: Option<u32>, path: PathBuf) -> Option<String> {
         let Some(span) = self.options.trace else { return Some("traces are off (--trace 0)".into()) };
         let Some(pid) = here else { return Some("the stall does not belong to a single process".into()) };
@@ -466,7 +459,7 @@ impl Monitor {
         }
     }
 
-    /// The stall has ended, or the monitor ends.
+    /// A stall ended, or the monitor is about to end.
     fn over(&mut self, key: Key, lasted_ns: u64, is_over: bool, tell: &mut dyn FnMut(News<'_>)) {
         if let Some(pending) = self.pending.iter_mut().find(|p| p.key == key && !p.capture.stall.is_over) {
             ended(&mut pending.capture.stall, &pending.facts, lasted_ns, is_over);
@@ -475,7 +468,7 @@ impl Monitor {
             ended(&mut stall, &facts, lasted_ns, is_over);
             tell(News::Stall(&stall));
             let path = PathBuf::from(&stall.capture);
-            // The disk may have been full, or the file was deleted for newer ones.
+            // The disk may have been full, or the file was deleted in favour of newer ones.
             if path.exists()
                 && let Err(e) = self.amend(&path, |capture| capture.stall = stall)
             {
@@ -484,7 +477,7 @@ impl Monitor {
         }
     }
 
-    /// Updates a written capture.
+    /// Changes a capture file.
     fn amend(&self, path: &std::path::Path, change: impl FnOnce(&mut Capture)) -> Result<()> {
         let mut capture = capture::read(path)?;
         change(&mut capture);
@@ -496,7 +489,7 @@ impl Monitor {
         tell(News::Failed(e));
     }
 
-    /// Writes the complete captures; with `all`, also incomplete ones.
+    /// Writes complete captures; with `all`, also incomplete ones.
     fn finish(&mut self, now: Instant, all: bool, tell: &mut dyn FnMut(News<'_>)) {
         if !self.pending.iter().any(|p| all || now >= p.due) {
             return;
@@ -525,14 +518,14 @@ impl Monitor {
         }
     }
 
-    /// Collects the result of a trace, or opens a window.
+    /// Collects the result of a trace, or opens a window when due.
     fn traces(&mut self, now: Instant, tell: &mut dyn FnMut(News<'_>)) {
         if let Some((tracing, _)) = &mut self.tracing {
             let Some(result) = tracing.poll() else { return };
             let Some((_, what)) = self.tracing.take() else { return };
             match result {
                 Ok(traced) => self.traced(traced, what, tell),
-                // The process may have exited meanwhile.
+                // The process may have exited since the trigger.
                 Err(e) if e.exit_status() == 2 => self.not_traced(what, e.to_string()),
                 Err(e) => {
                     self.not_traced(what, e.to_string());
@@ -639,7 +632,7 @@ impl Monitor {
         }
     }
 
-    /// The end of a slice: the budget, and the conditions of --when.
+    /// Ends a slice: updates the budget and checks --when.
     fn turn(&mut self, tell: &mut dyn FnMut(News<'_>)) {
         let now = Progress::now(self.own.samples);
         let since = |now: Duration, then: Duration| now.saturating_sub(then);
@@ -703,14 +696,14 @@ impl Monitor {
     }
 }
 
-/// The duration of the stall is known.
+/// Completes the stall with its duration.
 fn ended(stall: &mut Stall, facts: &Facts, lasted_ns: u64, is_over: bool) {
     (stall.lasted_ns, stall.is_over) = (lasted_ns, is_over);
-    // These sentences have a duration that was known when the stall started.
+    // Sentences with the duration that was known when the stall began.
     let has_sum =
         matches!(stall.trigger, Trigger::ThrottledCpu | Trigger::WriteErrors | Trigger::Punts | Trigger::When);
     if !has_sum {
-        // A timeout is late by the additional duration of the stall.
+        // A timeout is late by the additional duration of the stall as well.
         let amount = match stall.trigger {
             Trigger::LateTimer => facts.amount + lasted_ns.saturating_sub(facts.for_ns) as f64,
             _ => facts.amount,
@@ -719,13 +712,13 @@ fn ended(stall: &mut Stall, facts: &Facts, lasted_ns: u64, is_over: bool) {
     }
 }
 
-/// The operation writes to a file or syncs it.
+/// Whether the operation writes to a file or syncs it.
 fn writes(o: &OpcodeRecord) -> bool {
     let is_sync = matches!(o.opcode.as_str(), "fsync" | "fdsync" | "aio_fsync" | "sync_file_range");
     is_sync || opcode::is(&o.opcode, opcode::WRITES) && !opcode::is(&o.opcode, opcode::SOCKET)
 }
 
-/// A random time around one period from now: regular samples would alias with periodic activity of the program.
+/// A random time of about one period: regular samples would alias with the program's periodic activity.
 fn after(period: Duration, random: &mut Random) -> Duration {
     period / 2 + Duration::from_nanos(random.below(period.as_nanos() as u64))
 }
@@ -735,13 +728,13 @@ fn of_stack(stack: &[u64]) -> Sleep {
     Sleep { reason: sleep::reason(&functions), is_sync: functions.contains(&"vfs_fsync_range"), ..Sleep::default() }
 }
 
-/// A thread without its stack.
+/// The sleep of a thread whose stack is unknown.
 fn of_call(t: &Thread) -> Sleep {
     let call = t.call.filter(|_| !t.is_kernels).map(syscall_name);
     Sleep { reason: call.and_then(|call| sleep::reason_of_call(&call)), ..Sleep::default() }
 }
 
-/// Threads that ran between two surveys, the longest first.
+/// Threads that ran between two surveys, most CPU time first.
 fn ran(before: &BTreeMap<u32, u64>, after: &[SurveyedThread]) -> Vec<Ran> {
     let of = |t: &SurveyedThread| Ran {
         tid: t.tid,
@@ -756,7 +749,7 @@ fn ran(before: &BTreeMap<u32, u64>, after: &[SurveyedThread]) -> Vec<Ran> {
     all
 }
 
-/// Memory of this process, without its files.
+/// Memory of this process, excluding mapped files.
 fn memory() -> u64 {
     let statm = procfs::text("/proc/self/statm").unwrap_or_default();
     let mut pages = statm.split(' ').skip(1).filter_map(|n| n.parse::<u64>().ok());
@@ -764,7 +757,7 @@ fn memory() -> u64 {
     resident.saturating_sub(shared) * rustix::param::page_size() as u64
 }
 
-/// If the kernel has Pressure Stall Information.
+/// Pressure Stall Information, if the kernel has it.
 fn pressure() -> Vec<(&'static str, &'static str, u64)> {
     let mut all = vec![];
     for resource in ["cpu", "io", "memory"] {
@@ -774,7 +767,7 @@ fn pressure() -> Vec<(&'static str, &'static str, u64)> {
     all
 }
 
-/// The same of each cgroup, where version 2 is mounted.
+/// The same per cgroup, if cgroup v2 is mounted.
 fn group_pressure<'g>(groups: impl Iterator<Item = &'g str>) -> Vec<(String, &'static str, u64)> {
     let groups: BTreeSet<&str> = groups.filter(|group| !group.is_empty()).collect();
     let mounts = procfs::text("/proc/self/mountinfo").unwrap_or_default();
@@ -789,7 +782,7 @@ fn group_pressure<'g>(groups: impl Iterator<Item = &'g str>) -> Vec<(String, &'s
     groups.into_iter().flat_map(of).collect()
 }
 
-/// `some` and `full` of a file of Pressure Stall Information, in ns.
+/// `some` and `full` in a Pressure Stall Information file, in ns.
 fn stalled(text: &str) -> impl Iterator<Item = (&'static str, u64)> {
     ["some", "full"].into_iter().filter_map(move |kind| {
         let line = text.lines().find(|l| l.starts_with(kind))?;

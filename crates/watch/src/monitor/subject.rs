@@ -1,4 +1,4 @@
-//! Selection of the monitored processes.
+//! Selects the monitored processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -9,31 +9,31 @@ use iotrail_schema::stall::StalledProcess;
 
 use crate::namespace::Numbers;
 
-/// Maximum number of processes sampled at one time, the busiest first.
+/// Maximum number of sampled processes, the busiest.
 pub const PROCESSES: usize = 64;
 
-/// PIDs are those of the initial namespace.
+/// PIDs are from the initial namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// All processes that use io_uring or native aio.
     All,
-    /// These and their descendants.
+    /// These processes and their descendants.
     Processes(Vec<u32>),
-    /// All processes below this path, in any cgroup hierarchy.
+    /// All processes in or below this cgroup path, in any hierarchy.
     Cgroup(String),
     /// All processes of this systemd unit.
     Unit(String),
 }
 
-/// The processes at present.
+/// The currently monitored processes.
 #[derive(Debug)]
 pub struct Subjects {
     subject: Subject,
     numbers: Rc<Numbers>,
     pub known: BTreeMap<u32, StalledProcess>,
-    /// From /proc/PID/cgroup, read once per process.
+    /// Contents of /proc/PID/cgroup, read once per process.
     memberships: BTreeMap<u32, String>,
-    /// Time on CPUs at the last survey.
+    /// CPU time at the last survey.
     ran: BTreeMap<u32, u64>,
     pub unsampled: u64,
 }
@@ -50,7 +50,7 @@ impl Subjects {
         }
     }
 
-    /// Updates the processes from all threads of the machine.
+    /// Updates the processes from all threads on the machine.
     pub fn survey(&mut self, threads: &[SurveyedThread]) {
         let mut ran: BTreeMap<u32, u64> = BTreeMap::new();
         let (mut names, mut asynchronous) = (BTreeMap::new(), BTreeSet::new());
@@ -94,7 +94,7 @@ impl Subjects {
         self.ran = ran;
     }
 
-    /// Whether a named process still runs; for other subjects, processes may still appear.
+    /// Whether monitoring can continue: a named process still runs, or, for other subjects, processes may appear.
     pub fn may_come(&self) -> bool {
         match &self.subject {
             Subject::Processes(_) => !self.known.is_empty(),
@@ -114,7 +114,7 @@ fn paths(membership: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The path in version 2, otherwise in systemd's hierarchy, otherwise the first that is not the root.
+/// Path in cgroup v2, otherwise in systemd's hierarchy, otherwise the first path that is not the root.
 fn path(membership: &str) -> Option<String> {
     let is_of = |name: &'static str| paths(membership).find(move |(kind, path)| *kind == name && *path != "/");
     let found =
@@ -133,7 +133,7 @@ fn is_member(subject: &Subject, membership: &str) -> bool {
     })
 }
 
-/// Whether a mounted hierarchy has a cgroup with this path.
+/// Whether a mounted hierarchy contains this cgroup.
 pub fn exists(group: &str) -> bool {
     let relative = group.trim_start_matches('/');
     let mounts = procfs::text("/proc/self/mountinfo").unwrap_or_default();

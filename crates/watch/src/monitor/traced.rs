@@ -1,4 +1,4 @@
-//! A trace of a few seconds in its own thread: after a trigger, or a window of the counting probes.
+//! A trace of a few seconds in its own thread, after a trigger or for a window with counting probes.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::namespace::Numbers;
 use crate::session::{self, Extra, Options, Stop, Until};
 use crate::subject;
 
-/// Sampling of traced requests: one in N beyond 20,000 per second per CPU.
+/// Requests beyond 20,000 per second per CPU are sampled 1 in N.
 const ONE_IN: u32 = 1000;
 
 /// Assumed cost of a trace until one is measured.
 pub const COST: Duration = Duration::from_millis(1000);
 
-/// A trace that runs.
+/// A trace in progress.
 #[derive(Debug)]
 pub struct Tracing {
     thread: Option<JoinHandle<Result<Traced>>>,
@@ -33,14 +33,14 @@ pub struct Tracing {
 #[derive(Debug)]
 pub struct Traced {
     pub record: TraceRecord,
-    /// CPU time of the thread and of the probes.
+    /// CPU time of the trace's thread and of the probes.
     pub cost: Duration,
-    /// The probes' part of it.
+    /// The probes' part of `cost`.
     pub probes: Duration,
 }
 
 impl Tracing {
-    /// Processes by PID in this namespace; empty: all processes.
+    /// `processes`: PIDs in iotrail's namespace; empty: all processes.
     pub fn start(processes: Vec<u32>, span: Duration) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);
@@ -50,7 +50,7 @@ impl Tracing {
         Ok(Tracing { thread: Some(thread.map_err(failed)?), stop })
     }
 
-    /// Its result, once the thread has finished.
+    /// The result, once the thread has finished.
     pub fn poll(&mut self) -> Option<Result<Traced>> {
         self.thread.take_if(|thread| thread.is_finished()).map(join)
     }
@@ -61,7 +61,7 @@ fn join(thread: JoinHandle<Result<Traced>>) -> Result<Traced> {
 }
 
 impl Drop for Tracing {
-    /// Returns after the probes are detached.
+    /// Waits until the probes are detached.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().map(join);
@@ -87,7 +87,7 @@ fn trace(processes: &[u32], span: Duration, stop: &AtomicBool) -> Result<Traced>
         numbers,
     };
     let stop = Stop { asked: &|| stop.load(Ordering::Relaxed), to_pass_on: &|| None };
-    // The kernel reports the cost of programs only to CAP_SYS_ADMIN; without it, the cost is unknown and left out.
+    // Only CAP_SYS_ADMIN may enable the programs' cost statistics; without it, their cost is left out.
     let cost = Privileges::read().has(Capability::SysAdmin) != Some(false);
     let extra = Extra { cost, ..Extra::default() };
     let mut record = session::watch(asked, &how, &extra, &mut |_| {}, &stop)?.record;

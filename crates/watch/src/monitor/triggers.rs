@@ -1,7 +1,7 @@
-//! Samples → stalls. Pure: samples and the reasons of sleeps come from the caller.
+//! Detects stalls in samples. Pure: the caller passes samples and the reasons of sleeps.
 //!
-//! A trigger fires if its condition is true in every sample for its time. Between two samples no head or tail may move, and the thread may
-//! not switch: a busy program, whose CQ is never empty, does not stall.
+//! A trigger fires if its condition is true in all samples of its time. Between two samples no head or tail may move,
+//! and the thread may not switch. So a busy program whose CQ is never empty does not stall.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -17,26 +17,26 @@ use iotrail_schema::stall::Trigger;
 use crate::rings::SQPOLL;
 use crate::state::sums::{DEFER_TASKRUN, Users, needs_wakeup, waits};
 
-/// An SQPOLL thread spins if it runs for this share of the time.
+/// An SQPOLL thread counts as spinning if it runs for this share of the time.
 const SPINS: f64 = 0.8;
 
-/// Quotas are refilled every 100 ms.
+/// Maximum gap between throttled samples, since quotas are refilled every 100 ms.
 const QUOTA_GAP_NS: u64 = 150_000_000;
 
-/// Minimum of a threshold that is a multiple of a ring's usual latency: several samples, whatever their period.
+/// Lower bound of a threshold that is a multiple of a ring's usual latency: several samples at any sampling period.
 const LEAST_MULTIPLE_NS: u64 = 50_000_000;
 
-/// A runnable thread that does not run for this long waits for a CPU.
+/// A thread that is runnable for this long without running waits for a CPU.
 const LACKS_CPU_NS: u64 = 50_000_000;
 
-/// Between two deep readings of one process.
+/// Minimum interval between two deep readings of a process.
 const DEEP_GAP_NS: u64 = 100_000_000;
 
-/// How long each condition must be true.
+/// Time for which each condition must be true.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Thresholds {
     times: BTreeMap<Trigger, Duration>,
-    /// As a multiple of a ring's usual latency, instead of the time of [`Trigger::SlowRequest`].
+    /// Multiple of a ring's usual latency that replaces the time of [`Trigger::SlowRequest`].
     multiple: Option<f64>,
 }
 
@@ -101,7 +101,7 @@ impl Thresholds {
         }
     }
 
-    /// The shortest threshold.
+    /// The shortest of the thresholds.
     pub fn least(&self) -> Duration {
         self.times.values().filter(|time| !time.is_zero()).min().copied().unwrap_or_default()
     }
@@ -111,7 +111,7 @@ impl Thresholds {
     }
 }
 
-/// The subject of a condition: a ring by its address, a thread by its ID, or the process (0).
+/// Subject of a condition: a ring by its address, a thread by its ID, or the process (0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub trigger: Trigger,
@@ -123,27 +123,27 @@ pub struct Key {
 pub enum Event {
     Fired {
         key: Key,
-        /// Times are of CLOCK_MONOTONIC.
+        /// Start of the condition, CLOCK_MONOTONIC.
         since_ns: u64,
         facts: Box<Facts>,
     },
     Over {
         key: Key,
         since_ns: u64,
-        /// The last sample in which it was true.
+        /// Last sample in which the condition was true.
         until_ns: u64,
     },
 }
 
-/// Why a thread sleeps, by its stack.
+/// Why a thread sleeps, from its stack.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sleep {
     pub reason: Option<Reason>,
-    /// vfs_fsync_range is on its stack.
+    /// Whether vfs_fsync_range is on the stack.
     pub is_sync: bool,
-    /// The time limit of its wait in io_uring_enter(2); `None`: no limit, or unknown.
+    /// Timeout of its wait in io_uring_enter(2); `None` if there is none or it is unknown.
     pub limit: Option<Duration>,
-    /// It is looked up once: the program's memory may be unreadable.
+    /// Whether `limit` was looked up: this is done once, because the program's memory may be unreadable.
     pub limit_was_read: bool,
 }
 
@@ -162,7 +162,7 @@ struct RingTrack {
     taken: u32,
     posted: u32,
     head: u32,
-    /// Times of the samples in which each value last changed.
+    /// Times of the samples that found a value changed.
     taken_ns: u64,
     posted_ns: u64,
     head_ns: u64,
@@ -170,13 +170,13 @@ struct RingTrack {
     deep: Option<Deep>,
 }
 
-/// The result of the last deep reading.
+/// Result of the last deep reading.
 #[derive(Debug)]
 struct Deep {
     at_ns: u64,
     taken: u32,
     posted: u32,
-    /// Requests in flight without polls and timeouts.
+    /// Requests in flight, without polls and timeouts.
     busy: Option<u64>,
     overflowed: u64,
     soonest_ns: Option<u64>,
@@ -185,24 +185,24 @@ struct Deep {
 #[derive(Debug)]
 struct ThreadTrack {
     switches: u64,
-    /// The sample that found them changed.
+    /// Time of the sample that found them changed.
     since_ns: u64,
     ran_ns: u64,
-    /// The sample that found it changed.
+    /// Time of the sample that found it changed.
     ran_at_ns: u64,
-    /// The time limit of the wait since then.
+    /// Timeout of the wait that began then.
     limit: Option<Duration>,
 }
 
 #[derive(Debug)]
 struct Quota {
     ns: u64,
-    /// Time of its last growth, and its value before that growth.
+    /// Time of the last increase, and the value before it.
     grew_ns: Option<u64>,
     before_ns: u64,
 }
 
-/// State from sample to sample.
+/// State carried from sample to sample.
 #[derive(Debug)]
 pub struct Triggers {
     thresholds: Thresholds,
@@ -210,13 +210,13 @@ pub struct Triggers {
     threads: BTreeMap<u32, ThreadTrack>,
     quotas: BTreeMap<u32, Quota>,
     held: BTreeMap<Key, Held>,
-    /// By process and descriptor of the ring: p99.9 of the latency in its last window.
+    /// Latency p99.9 in the last window, by process and ring descriptor.
     usual_ns: BTreeMap<(u32, u32), u64>,
     deep_ns: BTreeMap<u32, u64>,
     last_ns: u64,
 }
 
-/// Conditions of this sample: their earliest possible start, and the facts.
+/// Conditions of one sample: their earliest possible start, and the facts.
 struct Now<'s> {
     sample: &'s Snapshot,
     sleeps: &'s Sleeps,
@@ -237,7 +237,7 @@ impl Triggers {
         }
     }
 
-    /// One sample of all processes.
+    /// Takes one sample of all processes.
     pub fn take(&mut self, sample: &Snapshot, sleeps: &Sleeps) -> Vec<Event> {
         let mut now = Now { sample, sleeps, conditions: vec![] };
         let rings: BTreeSet<u64> = sample.rings.iter().map(|r| r.address).collect();
@@ -253,19 +253,19 @@ impl Triggers {
         self.judge(conditions, sample.at_ns)
     }
 
-    /// The p99.9 of a ring's latency.
+    /// Records a ring's latency p99.9.
     pub fn learn(&mut self, tgid: u32, fd: u32, p99_9_ns: u64) {
         self.usual_ns.insert((tgid, fd), p99_9_ns);
     }
 
-    /// The multiple of the ring's usual latency that makes a request slow.
+    /// Latency above which the ring's requests count as slow, as a multiple of its usual latency.
     fn usual(&self, ring: &Ring) -> Option<Usual> {
         let p99_9_ns = *self.usual_ns.get(&(ring.tgid, ring.fd?))?;
         let multiple = self.thresholds.multiple?;
         Some(Usual { multiple, p99_9_ns, threshold_ns: ((multiple * p99_9_ns as f64) as u64).max(LEAST_MULTIPLE_NS) })
     }
 
-    /// Whether any value changed in this sample, or a condition is true.
+    /// Whether a value changed in the last sample, or a condition is true.
     pub fn is_busy(&self) -> bool {
         let moved = |r: &RingTrack| r.taken_ns == self.last_ns || r.posted_ns == self.last_ns;
         !self.held.is_empty()
@@ -273,7 +273,7 @@ impl Triggers {
             || self.threads.values().any(|t| t.since_ns == self.last_ns)
     }
 
-    /// Processes whose lists must be read in the next sample: a ring makes no progress, or a timeout is due.
+    /// Processes whose lists must be read in the next sample, because a ring makes no progress or a timeout is due.
     pub fn suspects(&mut self, sample: &Snapshot) -> BTreeSet<u32> {
         let now = sample.at_ns;
         let half = |trigger| self.thresholds.ns(trigger) / 2;
@@ -348,7 +348,7 @@ impl Triggers {
             thread: thread.map(|t| thread_facts(&self.threads, t, now)),
             ..Facts::default()
         };
-        // The sleeping thread is the one to explain.
+        // The sleeping thread is the one that needs an explanation.
         let user = users.0.iter().find(|t| t.asleep).or(users.0.first()).copied();
         let mut found = vec![];
         if ring.unreaped > 0 {
@@ -371,7 +371,7 @@ impl Triggers {
                     }
                     found.push((key(Trigger::WaitsForMore), since, of));
                 }
-                // The overflow list has the same cause.
+                // A non-empty overflow list has the same cause.
                 (None, None) if !users.wait() && !ring.has_overflowed => {
                     found.push((key(Trigger::Unreaped), track.head_ns, facts(user)))
                 }
@@ -401,7 +401,7 @@ impl Triggers {
         }
         track.sq_ran_ns = sq_ran_ns;
         if let Some(deep) = deep {
-            // A submission that blocks has its own trigger.
+            // A blocked submission has its own trigger.
             if deep.busy.is_some_and(|n| n > 0) && !users.0.iter().any(|t| submits(t, now.sleeps)) {
                 let is_stuck =
                     |t: &&Thread| t.tgid == ring.tgid && t.is_kernels && t.asleep && !is_idle(now.sleeps.get(&t.tid));
@@ -445,7 +445,7 @@ impl Triggers {
             })
             .map(|r| RingFacts { fd: r.fd, ..RingFacts::default() });
         let facts = Facts { thread: Some(thread_facts(&self.threads, t, now)), ..Facts::default() };
-        // It may be runnable, without a CPU.
+        // It may be runnable but without a CPU.
         if let Some(late_ns) =
             limit.and_then(|limit| (at - since).checked_sub(limit.as_nanos() as u64)).filter(|_| waits(t))
         {
@@ -460,7 +460,7 @@ impl Triggers {
         let syncs = call
             .as_deref()
             .is_some_and(|c| matches!(c, "fsync" | "fdatasync" | "sync" | "syncfs" | "sync_file_range" | "msync"));
-        // The condition of a stalled ring names the worker.
+        // The condition of the stalled ring already names the worker.
         let of_ring = |(key, ..): &(Key, u64, Facts)| key.trigger == Trigger::SlowRequest && key.tgid == t.tgid;
         let trigger = match (submits(t, now.sleeps), syncs || sleep.is_some_and(|s| s.is_sync)) {
             (_, true) => Trigger::SlowSync,
@@ -500,7 +500,7 @@ impl Triggers {
         }
     }
 
-    /// Compares this sample's conditions with those of the last one.
+    /// Compares the conditions of this sample with those of the last one.
     fn judge(&mut self, conditions: Vec<(Key, u64, Facts)>, at: u64) -> Vec<Event> {
         let mut events = vec![];
         for (key, marker_ns, mut facts) in conditions {
@@ -528,13 +528,13 @@ impl Triggers {
         events
     }
 
-    /// Conditions that fired and are still true, with their last sample.
+    /// Conditions that have fired and are still true, with the time of their last sample.
     pub fn ongoing(&self) -> impl Iterator<Item = (Key, u64, u64)> {
         self.held.iter().filter(|(_, held)| held.has_fired).map(|(key, held)| (*key, held.since_ns, held.last_ns))
     }
 }
 
-/// A thread of the program sleeps in a call that submits, not in a wait for completions.
+/// Whether a thread of the program sleeps in a call that submits rather than waits for completions.
 fn submits(t: &Thread, sleeps: &Sleeps) -> bool {
     if !t.asleep || t.is_kernels {
         return false;
@@ -550,7 +550,7 @@ fn submits(t: &Thread, sleeps: &Sleeps) -> bool {
     }
 }
 
-/// The worker has no request, or none is known.
+/// Whether the worker has no request, as far as is known.
 fn is_idle(sleep: Option<&Sleep>) -> bool {
     let reason = sleep.and_then(|s| s.reason.as_ref());
     reason.is_none_or(|r| matches!(r, Reason::IowqIdle | Reason::SqpollIdle))

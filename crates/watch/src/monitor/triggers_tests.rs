@@ -5,7 +5,7 @@ const MS: u64 = 1_000_000;
 const GETEVENTS: u64 = linux_raw_sys::io_uring::IORING_ENTER_GETEVENTS as u64;
 const NEED_WAKEUP: u32 = linux_raw_sys::io_uring::IORING_SQ_NEED_WAKEUP;
 
-/// A ring of process 7, whose only thread entered it last.
+/// A ring of process 7 that only the process's single thread enters.
 fn ring() -> Ring {
     Ring { address: 1, tgid: 7, fd: Some(3), cq_entries: 16, taken: 1, posted: 1, ..Ring::default() }
 }
@@ -48,7 +48,7 @@ impl Samples {
         }
     }
 
-    /// Samples of 10 ms for this time.
+    /// Takes samples every 10 ms for this time.
     fn of(&mut self, ms: u64, mut sample: impl FnMut(u64) -> (Vec<Thread>, Vec<Ring>)) -> &mut Self {
         for i in 0..ms / 10 {
             self.at_ns += 10 * MS;
@@ -59,7 +59,7 @@ impl Samples {
         self
     }
 
-    /// Names of the fired triggers, and the durations of those that ended.
+    /// Names of the triggers that fired; the duration if the stall has ended.
     fn fired(&self) -> Vec<(&'static str, Option<u64>)> {
         let over = |of: &Key| {
             self.events.iter().find_map(|event| match event {
@@ -91,7 +91,7 @@ fn an_unreaped_completion_is_a_stall_until_it_is_reaped() {
 #[test]
 fn a_busy_program_does_not_stall() {
     let mut s = Samples::new();
-    // Neither CQ nor SQ is ever empty, and the thread sleeps in each sample.
+    // CQ and SQ are never empty, and the thread sleeps in each sample.
     s.of(5000, |i| {
         let (taken, posted) = (i as u32 * 3, i as u32 * 3);
         let thread = Thread { switches: i, ..waiting(1, 1) };
@@ -221,7 +221,7 @@ fn limits_of_the_cgroup_are_stalls_of_the_process() {
         let process = Process {
             tgid: 7,
             throttled_bios: u32::from(throttled) * 3,
-            // Once in each period of 100 ms.
+            // Throttled once per 100 ms period.
             quota_ns: if throttled { i / 10 * 50 * MS } else { 450 * MS },
             ..Process::default()
         };
@@ -266,7 +266,7 @@ fn a_wait_is_late_beyond_its_own_limit() {
     s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), limit, ..Sleep::default() });
     s.of(250, |_| (vec![waiting(0, 1)], vec![ring()]));
     assert_eq!(s.fired(), [], "100 ms of its limit, and 150 ms");
-    // It is runnable, without a CPU.
+    // The thread is runnable but without a CPU.
     s.sleeps.clear();
     s.of(100, |_| (vec![Thread { asleep: false, ..waiting(0, 1) }], vec![ring()]));
     let Some(Event::Fired { key, facts, .. }) = s.events.first() else { panic!("{:?}", s.events) };

@@ -1,11 +1,13 @@
-//! `--when`: a condition on exported metrics. `unreaped > 100`, `rate(stalls{trigger="overflow"}) >= 0.5`. Pure.
+//! `--when`: a condition on exported metrics, such as `unreaped > 100` or `rate(stalls{trigger="overflow"}) >= 0.5`.
+//! Pure.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use iotrail_schema::metric_family::{Family, Labels, Value};
 
-/// `METRIC`, `METRIC{LABEL="TEXT",…}` or `rate(METRIC…)`, then `>`, `>=`, `<` or `<=`, then a number. True if it is true for one series.
+/// `METRIC`, `METRIC{LABEL="TEXT",…}` or `rate(METRIC…)`, followed by `>`, `>=`, `<` or `<=` and a number. True if any
+/// series satisfies it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct When {
     pub text: String,
@@ -24,7 +26,7 @@ enum Than {
     LessOrSame,
 }
 
-/// A series with the value that makes the condition true.
+/// A series that satisfies the condition, and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Met {
     pub labels: Labels,
@@ -65,7 +67,7 @@ impl FromStr for When {
     }
 }
 
-/// `a="b",c="d"`; quotes may be left out.
+/// Parses `a="b",c="d"`; quotes are optional.
 fn labels(text: &str) -> Result<Vec<(String, String)>, String> {
     let one = |part: &str| {
         let (name, value) = part.split_once('=').ok_or(WRITE)?;
@@ -74,7 +76,7 @@ fn labels(text: &str) -> Result<Vec<(String, String)>, String> {
     text.split(',').filter(|part| !part.trim().is_empty()).map(one).collect()
 }
 
-/// Values of all series at one time, by the family's name and the labels.
+/// Values of all series at one time, by metric name and labels.
 pub type Values = BTreeMap<(&'static str, Labels), f64>;
 
 pub fn values(families: &[Family]) -> Values {
@@ -96,7 +98,7 @@ impl When {
         &self.metric
     }
 
-    /// The series for which it is true, the furthest from the number. A rate is per second since `before`.
+    /// The series that satisfies the condition and is furthest from the number. A rate is per second since `before`.
     pub fn met(&self, now: &Values, before: &Values, seconds: f64) -> Option<Met> {
         let fits =
             |labels: &Labels| self.labels.iter().all(|(n, v)| labels.iter().any(|(name, text)| name == n && text == v));

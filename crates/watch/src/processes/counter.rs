@@ -1,6 +1,6 @@
 //! A monotonic counter.
 
-/// A monotonic counter over the traced span; `None`: not readable.
+/// A monotonic counter over the trace; `None` if unreadable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub first: Option<u64>,
@@ -16,7 +16,7 @@ impl Span {
         self.last?.checked_sub(self.first?)
     }
 
-    /// Its growth up to its final value.
+    /// Increase up to the final value `end`.
     pub fn grown_to(self, end: u64) -> Option<u64> {
         end.checked_sub(self.first?)
     }

@@ -18,7 +18,7 @@ impl AddAssign for CpuTime {
     }
 }
 
-/// A process's CPU time: the scheduler's sum, divided into user and system time by ticks.
+/// CPU time of a process: the scheduler's total, split into user and system time by ticks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Used {
     pub ran_ns: Span,
@@ -27,7 +27,7 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// `found`: earlier time is not counted.
+    /// `found`: the process existed before, and its earlier time is not counted.
     pub fn first(ran_ns: Option<u64>, stat: &Stat, found: bool) -> Self {
         let first = |value| Span { first: Some(if found { value } else { 0 }), last: Some(value) };
         Self {
@@ -54,7 +54,7 @@ impl Used {
         let Some(ran_ns) = self.ran_ns.grown() else {
             return Some(CpuTime { user_ns: procfs::ticks_to_ns(user), system_ns: procfs::ticks_to_ns(system) });
         };
-        // The kernel divides in the same way: without a tick in the kernel, all of it is user time.
+        // As the kernel does: without a tick in the kernel, all of it is user time.
         let ticks = u128::from(user + system).max(1);
         let system_ns = (u128::from(ran_ns) * u128::from(system) / ticks) as u64;
         Some(CpuTime { user_ns: ran_ns - system_ns, system_ns })

@@ -1,4 +1,4 @@
-//! io_uring kernel threads: SQPOLL threads and io-wq workers.
+//! SQPOLL threads and io-wq workers.
 
 use super::counter::Span;
 use crate::recorder::now;
@@ -10,7 +10,7 @@ pub(super) enum Kind {
     Worker,
 }
 
-/// Identified by the kernel's thread names (io_uring/sqpoll.c, io_uring/io-wq.c).
+/// Kind of an io_uring kernel thread, from its name (io_uring/sqpoll.c, io_uring/io-wq.c).
 pub(super) fn kind(comm: &str) -> Option<Kind> {
     match comm {
         _ if comm.starts_with("iou-sqp-") => Some(Kind::SubmissionQueue),
@@ -32,13 +32,13 @@ pub(super) struct Helper {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Thread {
-    /// This many checks have not found a helper's name: a helper sets its name when it first runs.
+    /// No check has found an io_uring thread's name yet; an io_uring thread sets its name when it first runs.
     Nameless(u8),
     OfProgram,
     Helper(Helper),
 }
 
-/// Checks after which a thread counts as one of the program's own.
+/// Number of checks after which a thread counts as the program's own.
 const NAMELESS: u8 = 5;
 
 impl Thread {
@@ -49,7 +49,7 @@ impl Thread {
         }
     }
 
-    /// Whether it is a helper, by its name, as long as it may not have set the name yet.
+    /// Recognises an io_uring thread by its name, as long as the thread may not have set the name yet.
     pub fn recognize(&mut self, tgid: u32, tid: u32, found: bool) {
         if let Thread::Nameless(looks) = *self {
             *self = match Helper::of(tgid, tid, found) {
@@ -61,18 +61,18 @@ impl Thread {
     }
 }
 
-/// An SQPOLL thread during the traced span.
+/// An SQPOLL thread in one trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SqThread {
     pub tid: u32,
     pub elapsed_ns: u64,
     pub cpu_ns: Option<u64>,
-    /// Voluntary context switches: the thread sleeps only in this way.
+    /// Voluntary context switches, which are the thread's only sleeps.
     pub sleeps: Option<u64>,
 }
 
 impl Helper {
-    /// `None`: the thread is one of the program's own.
+    /// `None` if the thread is the program's own.
     fn of(tgid: u32, tid: u32, found: bool) -> Option<Self> {
         let kind = kind(&procfs::comm(tgid, tid)?)?;
         let now_ns = now().monotonic_ns;
@@ -94,12 +94,12 @@ impl Helper {
         self.until_ns = now().monotonic_ns;
     }
 
-    /// As of the last check.
+    /// State at the last check.
     pub fn so_far(&self, tid: u32) -> SqThread {
         let (looked_at, cpu_ns) = (self.until_ns.saturating_sub(self.since_ns), self.on_cpu_ns.grown());
         SqThread {
             tid,
-            // A thread created meanwhile has run before its first check.
+            // A thread created during the trace has run before its first check.
             elapsed_ns: cpu_ns.map_or(looked_at, |cpu| cpu.max(looked_at)),
             cpu_ns,
             sleeps: self.voluntary_switches.grown(),

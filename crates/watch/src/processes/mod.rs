@@ -1,5 +1,5 @@
-//! Data of /proc about the traced processes while they run: CPU time, children, io_uring kernel threads, rings. It is sampled, so a
-//! thread that lives between two samples is missed, except SQPOLL threads, whose end the probes report.
+//! Samples /proc for the traced processes: CPU time, children, io_uring kernel threads, rings. Threads that live
+//! between two samples are missed, except SQPOLL threads, whose exit the probes report.
 
 mod counter;
 mod cpu_time;
@@ -21,62 +21,62 @@ use iotrail_host::clock;
 use iotrail_host::procfs::{self, Stat};
 use iotrail_probe::rings::EndedSqThread;
 
-/// Minimum time between two samples.
+/// Minimum interval between two samples.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// The pause after a sample, as a multiple of the time that it took: sampling uses at most 1 % of a CPU.
+/// Pause after a sample, as a multiple of its duration: sampling uses at most 1 % of a CPU.
 const REST: u32 = 100;
 
 #[derive(Debug)]
 struct Tracked {
     /// PID in /proc.
     number: u32,
-    /// PID in iotrail's namespace, if it differs from the initial one.
+    /// PID in iotrail's namespace, if it differs from the PID in the initial one.
     here: Option<u32>,
     comm: String,
-    /// Time at which `comm` was read, CLOCK_MONOTONIC.
+    /// Time when `comm` was read, CLOCK_MONOTONIC.
     looked_ns: u64,
     found: bool,
     start_ticks: u64,
     used: Used,
-    /// Every thread found so far, by its ID in the initial namespace.
+    /// All threads found so far, by TID in the initial namespace.
     threads: HashMap<u32, Thread>,
     ended_sq_threads: Vec<(u32, Helper)>,
 }
 
-/// Kept data of an exited process.
+/// What is kept of an exited process.
 #[derive(Debug, Clone, Default)]
 struct Ended {
     comm: String,
     here: Option<u32>,
     looked_ns: u64,
     found: bool,
-    /// Its SQPOLL threads.
+    /// The process's SQPOLL threads.
     sq_threads: Vec<(u32, Helper)>,
 }
 
-/// Maximum number of exited processes with kept data; later ones have none.
+/// Maximum number of kept exited processes.
 const ENDED: usize = 4096;
 
-/// The traced processes by PID in the initial namespace, from the start of the traced span.
+/// The traced processes since the start of the trace, by PID in the initial namespace.
 #[derive(Debug)]
 pub struct Processes {
     there_before: HashSet<u32>,
     with_children: bool,
     tracked: BTreeMap<u32, Tracked>,
     ended: BTreeMap<u32, Ended>,
-    /// CPU time of exited processes, by their last sample; `None`: no exited process has any.
+    /// CPU time of exited processes at their last sample; `None` if there is none.
     ended_used: Option<CpuTime>,
-    /// The probes report the CPU time of processes at their exit, exact if traced from their start.
+    /// The probes report processes' CPU time at exit, which is exact for processes traced from their start.
     accounted: bool,
-    /// CPU time of exited io-wq workers before the span; `None`: unknown for one of them.
+    /// CPU time that exited io-wq workers used before the trace; `None` if unknown for one of them.
     ended_workers_before_ns: Option<u64>,
-    /// SQPOLL threads whose end the probes reported, the last ones: by thread, and in the order of their ends.
+    /// The last SQPOLL threads whose exit the probes reported: by thread, and in order of exit.
     sq_ended: (HashMap<u32, EndedSqThread>, VecDeque<u32>),
-    /// CLOCK_MONOTONIC.
+    /// Start of the trace, CLOCK_MONOTONIC.
     began_ns: u64,
     pub rings: SeenRings,
-    /// If requested: each sample then reads one more file per process.
+    /// CPU quotas, if requested: each sample then reads one more file per process.
     pub quotas: Option<Quotas>,
     most_workers: Option<u64>,
     numbers: Rc<Numbers>,
@@ -84,7 +84,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts the span. With `with_children` the children of tracked processes are tracked too.
+    /// `with_children`: also track the children of tracked processes.
     pub fn new(with_children: bool, numbers: Rc<Numbers>) -> Self {
         Self {
             there_before: numbers.processes().into_iter().collect(),
@@ -104,7 +104,7 @@ impl Processes {
         }
     }
 
-    /// Tracks a process. `found`: its activity before the span is not counted.
+    /// Tracks a process. `found`: its activity so far is not counted.
     pub fn track(&mut self, tgid: u32, found: bool) {
         if self.tracked.contains_key(&tgid) {
             return;
@@ -134,19 +134,19 @@ impl Processes {
         self.track_children(&children);
     }
 
-    /// Does not count CPU time used so far, by a command that waits at its gate.
+    /// Excludes the CPU time so far, which a command used before its exec.
     pub fn count_cpu_from_now(&mut self, tgid: u32) {
         if let Some(tracked) = self.tracked.get_mut(&tgid) {
             tracked.used.count_from_now();
         }
     }
 
-    /// CPU time of a process, including exited threads; `None`: it has no PID here.
+    /// CPU time of a process including its exited threads; `None` if it has no PID here.
     fn ran_ns(&self, tgid: u32, here: Option<u32>) -> Option<u64> {
         clock::of_process_ns(if self.numbers.differ() { here? } else { tgid })
     }
 
-    /// A process with a traced request, whatever its parent is.
+    /// Tracks a process that issued a traced request, whatever its parent is.
     pub fn noticed(&mut self, tgid: u32) {
         let found = self.was_there(tgid);
         self.track(tgid, found);
@@ -154,14 +154,14 @@ impl Processes {
 
     fn track_children(&mut self, children: &[u32]) {
         for child in children.iter().filter(|_| self.with_children).copied().collect::<Vec<_>>() {
-            // Processes that existed before are traced only if the session requested it, and are tracked already.
+            // Processes that existed before the trace are traced only on request, and are already tracked.
             if !self.was_there(child) {
                 self.track(child, false);
             }
         }
     }
 
-    /// Processes that have not exited.
+    /// Tracked processes that have not exited.
     pub fn running(&self) -> impl Iterator<Item = u32> {
         self.tracked.keys().copied()
     }
@@ -170,13 +170,13 @@ impl Processes {
         self.tracked.contains_key(&tgid)
     }
 
-    /// Alive when the span began.
+    /// Whether the process was alive when the trace began.
     pub fn was_there(&self, tgid: u32) -> bool {
         let known = self.tracked.get(&tgid).map(|t| t.found).or_else(|| self.ended.get(&tgid).map(|e| e.found));
         known.unwrap_or_else(|| self.there_before.contains(&tgid))
     }
 
-    /// The process has exited: its data is kept under its PID, which may be reused.
+    /// Moves an exited process's data aside: its PID may be reused.
     fn has_ended(&mut self, tgid: u32) {
         let Some(gone) = self.tracked.remove(&tgid) else { return };
         self.there_before.remove(&tgid);
@@ -192,7 +192,7 @@ impl Processes {
                 None => {}
             }
         }
-        // The probes count the others. If a PID was reused, the name of the earlier process is lost.
+        // The probes count the rest. If a PID is reused, the earlier process's name is lost.
         if self.ended.len() < ENDED || self.ended.contains_key(&tgid) {
             let (comm, here, looked_ns, found) = (gone.comm, gone.here, gone.looked_ns, gone.found);
             self.ended.insert(tgid, Ended { comm, here, looked_ns, found, sq_threads });
@@ -204,14 +204,14 @@ impl Processes {
             self.ended_workers_before_ns.zip(worker.on_cpu_ns.first).map(|(sum, ns)| sum + ns);
     }
 
-    /// Samples, if due.
+    /// Takes a sample if due.
     pub fn sample(&mut self) {
         if Instant::now() >= self.next {
             self.look(false);
         }
     }
 
-    /// Samples all processes; a `thorough` sample, at the end, reads every ring too.
+    /// Samples all processes. `thorough`, at the end: also reads every ring.
     pub fn look(&mut self, thorough: bool) {
         let began = Instant::now();
         let (mut workers, mut children) = (0, vec![]);
@@ -228,7 +228,7 @@ impl Processes {
 
     fn look_at(&mut self, tgid: u32, found: bool, thorough: bool) -> Look {
         let Some(here) = self.tracked.get(&tgid).map(|t| t.here) else { return Look::default() };
-        // Read before stat, which shows that the process is still the same.
+        // Read before stat, which confirms that the PID still belongs to the same process.
         let ran_ns = self.ran_ns(tgid, here);
         let Some(tracked) = self.tracked.get_mut(&tgid) else { return Look::default() };
         let (start, mut ended_workers) = (tracked.start_ticks, vec![]);
@@ -256,7 +256,7 @@ impl Processes {
         }
         for (tid, helper) in gone.into_iter().filter_map(|(tid, thread)| Some((tid, *thread.helper()?))) {
             match helper.kind {
-                // A ring's thread is read at the end.
+                // A ring's thread is looked up at the end.
                 Kind::SubmissionQueue => tracked.ended_sq_threads.push((tid, helper)),
                 Kind::Worker => ended_workers.push(helper),
             }
@@ -274,28 +274,28 @@ impl Processes {
         Look { workers, children }
     }
 
-    /// The traced processes that were tracked: PID and name.
+    /// PID and name of the tracked processes.
     pub fn names(&self) -> impl Iterator<Item = (u32, &str)> {
         let ended = self.ended.iter().filter(|(tgid, _)| !self.tracked.contains_key(tgid));
         let ended = ended.map(|(tgid, e)| (*tgid, e.comm.as_str()));
         self.tracked.iter().map(|(tgid, t)| (*tgid, t.comm.as_str())).chain(ended)
     }
 
-    /// The PID in iotrail's namespace, if it differs from the initial one.
+    /// PID in iotrail's namespace, if it differs from the PID in the initial one.
     pub fn here(&self, tgid: u32) -> Option<u32> {
         let tracked =
             self.tracked.get(&tgid).map(|t| t.here).or_else(|| self.ended.get(&tgid).map(|e| e.here)).flatten();
         tracked.or_else(|| self.numbers.here(tgid).filter(|_| self.numbers.differ()))
     }
 
-    /// Whether its name was read from /proc at that time (CLOCK_MONOTONIC) or later.
+    /// Whether the name was read from /proc at or after `ns` (CLOCK_MONOTONIC).
     pub fn looked_at_since(&self, tgid: u32, ns: u64) -> bool {
         let looked_ns = self.tracked.get(&tgid).map(|t| t.looked_ns);
         looked_ns.or_else(|| self.ended.get(&tgid).map(|e| e.looked_ns)).is_some_and(|looked| looked >= ns)
     }
 
-    /// CPU time in the span. `ended`: the probes' sum for exited processes that were traced from their start, including those
-    /// that no sample has found.
+    /// CPU time in the trace. `ended`: the probes' total for exited processes traced from their start, including
+    /// processes that no sample found.
     pub fn cpu(&self, ended: Option<CpuTime>) -> Option<CpuTime> {
         let mut sum = ended.filter(|_| self.accounted);
         for used in self.ended_used.into_iter().chain(self.tracked.values().filter_map(|t| t.used.grown())) {
@@ -304,7 +304,7 @@ impl Processes {
         sum
     }
 
-    /// Adds SQPOLL threads whose end the probes reported.
+    /// Takes SQPOLL threads whose exit the probes reported.
     pub fn sq_threads_ended(&mut self, ended: Vec<EndedSqThread>) {
         let (by_thread, order) = &mut self.sq_ended;
         for thread in ended {
@@ -317,7 +317,7 @@ impl Processes {
         }
     }
 
-    /// The data of the samples, or of the probes if it has ended since.
+    /// Data from the samples, or from the probes if the thread has exited.
     pub fn sq_thread(&self, tgid: u32, tid: u32) -> Option<SqThread> {
         let of = |all: &[(u32, Helper)]| all.iter().rev().find(|(other, _)| *other == tid).map(|(_, helper)| *helper);
         let looked_at = match self.tracked.get(&tgid) {
@@ -325,13 +325,13 @@ impl Processes {
             None => self.ended.get(&tgid).and_then(|ended| of(&ended.sq_threads)),
         };
         let looked_at = looked_at.filter(|helper| helper.kind == Kind::SubmissionQueue);
-        // A later thread may have the same ID.
+        // A later thread may have the same TID.
         let ended = self.sq_ended.0.get(&tid).filter(|e| e.tgid == tgid);
         let ended = ended.filter(|e| looked_at.is_none_or(|helper| helper.until_ns <= e.ended_ns));
         ended.and_then(|e| self.sq_thread_to_its_end(e, looked_at)).or_else(|| Some(looked_at?.so_far(tid)))
     }
 
-    /// `None`: its time before the span is unknown.
+    /// `None` if the thread's time before the trace is unknown.
     fn sq_thread_to_its_end(&self, ended: &EndedSqThread, looked_at: Option<Helper>) -> Option<SqThread> {
         let (since_ns, cpu_ns, sleeps) = if ended.started_ns >= self.began_ns {
             (ended.started_ns, Some(ended.ran_ns), Some(ended.sleeps))
@@ -344,13 +344,13 @@ impl Processes {
         Some(SqThread { tid: ended.tid, elapsed_ns, cpu_ns, sleeps })
     }
 
-    /// Maximum number of io-wq workers in one sample; `None`: there was no sample.
+    /// Maximum number of io-wq workers in a sample; `None` without any sample.
     pub fn most_workers(&self) -> Option<u64> {
         self.most_workers
     }
 
-    /// CPU time of all io-wq workers in the span; `None`: unknown for one of them. `ended`: the probes' sum for exited workers, each
-    /// from its start.
+    /// CPU time of all io-wq workers in the trace; `None` if unknown for one of them. `ended`: the probes' total for
+    /// exited workers, each since its start.
     pub fn workers_cpu_ns(&self, ended: u64) -> Option<u64> {
         let helpers = self.tracked.values().flat_map(|t| t.threads.values().filter_map(Thread::helper));
         let living: Option<u64> = helpers.filter(|h| h.kind == Kind::Worker).map(|h| h.on_cpu_ns.grown()).sum();

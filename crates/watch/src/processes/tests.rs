@@ -96,16 +96,16 @@ fn a_child_is_tracked_and_its_time_counts() {
     assert!(cpu.user_ns + cpu.system_ns > 0, "{cpu:?}");
     assert!(!processes.was_there(sleep) && !processes.was_there(child.id()));
     assert_eq!((processes.most_workers(), processes.workers_cpu_ns(0)), (Some(0), Some(0)));
-    // A grandchild that was not reaped.
+    // A grandchild that was not waited for.
     rustix::process::kill_process(crate::end::pid(sleep).unwrap(), rustix::process::Signal::KILL).unwrap();
     child.wait().unwrap();
     processes.look(true);
-    // The probes report exited processes; no time is counted twice.
+    // The probes report exited processes. No time is counted twice.
     let told = CpuTime { user_ns: 7, system_ns: 8 };
     assert_eq!(processes.cpu(Some(told)), Some(told));
     assert_eq!(processes.cpu(None), None);
     assert!(processes.tracked.is_empty() && processes.names().any(|(_, name)| name == "sleep"));
-    // Its PID may be reused.
+    // The PID may be reused.
     processes.track(std::process::id(), true);
     assert_eq!(processes.tracked.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Growth of the counts between two readings.
+//! Increases of counts between two readings.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,8 @@ use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::{OpcodeCounts, RingCounts};
 use iotrail_schema::measurement::DeliveryPathCount;
 
-/// Raises a value below its predecessor: counts only grow, and the next reading has the events that this one missed.
+/// Raises each value to at least its predecessor. Counts only grow; the next reading includes the events that this one
+/// missed.
 pub(super) fn raise(now: &mut Observed, before: Option<&Observed>) {
     let rings: HashMap<u32, &RingCounts> = before.iter().flat_map(|b| &b.rings).map(|ring| (ring.ring, ring)).collect();
     for ring in &mut now.rings {
@@ -21,13 +22,13 @@ pub(super) fn raise(now: &mut Observed, before: Option<&Observed>) {
     }
 }
 
-/// Counts of a context.
+/// Counts of one context.
 pub(super) fn of_context(of: Option<&Observed>, number: u32) -> (&[OpcodeCounts], &[DeliveryPathCount]) {
     let context = of.and_then(|of| of.contexts.iter().find(|c| c.context == number));
     context.map_or((&[], &[]), |c| (&c.opcodes, &c.vehicles))
 }
 
-/// Growth of a ring's counts since `before`.
+/// Increase of a ring's counts since `before`.
 pub(super) fn grown_ring(now: &RingCounts, before: Option<&RingCounts>) -> RingCounts {
     let Some(before) = before else { return now.clone() };
     RingCounts {

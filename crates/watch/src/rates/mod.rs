@@ -1,8 +1,8 @@
-//! Counts at two times, and the requests traced in between → rates. Pure.
+//! Rates, from counts at two times and the requests traced in between. Pure.
 //!
-//! A ring's number is unique, and a new ring starts at zero. A closed ring appears for the last time in a reading after its end.
-//! Counts only grow: if a reading has less than the one before (`Watch::look` reads while programs run), the next one has the difference.
-//! The totals are the sums over rings and contexts.
+//! Ring numbers are unique, and a new ring starts at zero. A closed ring appears for the last time in a reading after
+//! it was closed. Counts only grow: if a reading is lower than the previous one (`Watch::look` reads while programs
+//! run), the next one includes the difference. The totals are sums over rings and contexts.
 
 mod growth;
 mod sum;
@@ -20,16 +20,16 @@ use iotrail_schema::top_record::{OtherRates, ProcessRates, Rates, RingRates, SCH
 use sum::{Sum, ring_rates};
 pub use threads::ThreadMeter;
 
-/// Maximum rings with their own record: the busiest, and idle ones if there is space.
+/// Maximum number of rings with their own record: the busiest, then idle ones.
 const TOLD: usize = 512;
 
-/// Data of /proc about a ring.
+/// What /proc shows about a ring.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
-    /// The process's name, if known; the probes know the name of the thread that created the ring.
+    /// The process's name, if known. The probes only know the name of the thread that created the ring.
     pub comm: Option<String>,
     pub fds: Vec<u32>,
-    /// Its SQPOLL thread, since the start.
+    /// Its SQPOLL thread, since the start of the trace.
     pub sq_thread: Option<SqThread>,
     /// Its process has exited.
     pub gone: bool,
@@ -42,12 +42,12 @@ pub struct Moment {
     pub unix_s: u64,
 }
 
-/// Converts growing counts into rates, interval by interval.
+/// Converts increasing counts to rates, one interval after another.
 #[derive(Debug)]
 pub struct Meter {
     choice: Choice,
     interval: u64,
-    /// At the last interval's end; `None`: all counts were zero.
+    /// Counts at the end of the last interval; `None` if all were zero.
     before: Option<Observed>,
     sq_before: HashMap<u32, SqThread>,
 }
@@ -57,7 +57,7 @@ impl Meter {
         Meter { choice, interval: 0, before: None, sq_before: HashMap::new() }
     }
 
-    /// The interval that ends with `now`. `followed`: completions traced in it, by ring.
+    /// Rates of the interval that ends at `now`. `followed`: completions traced in the interval, by ring.
     pub(super) fn turn(
         &mut self,
         mut now: Observed,
@@ -103,7 +103,7 @@ impl Meter {
         }
     }
 
-    /// Rings with activity, with the sums for their rates.
+    /// Active rings with the sums behind their rates.
     fn rings(&self, now: &Observed, known: &HashMap<u32, Known>, interval: &mut Interval<'_>) -> Vec<(RingRates, Sum)> {
         let before: HashMap<u32, &RingCounts> =
             self.before.iter().flat_map(|b| &b.rings).map(|ring| (ring.ring, ring)).collect();
@@ -117,7 +117,7 @@ impl Meter {
             let mut sum = Sum::default();
             sum.take(&grown, part);
             interval.all.add(&sum);
-            // The delivery paths of completions counted earlier may arrive later.
+            // Delivery paths may arrive later than the counts of their completions.
             if known.gone && sum.requests + sum.completions == 0 && sum.vehicles.is_empty() {
                 continue;
             }
@@ -135,7 +135,7 @@ impl Meter {
         rings
     }
 
-    /// As [`Choice::stands_for`], of the interval.
+    /// Sampling weight within the interval, as in [`Choice::stands_for`].
     fn one_in(&self, now: &Observed) -> u32 {
         let before = self.before.as_ref().map_or(0, |b| b.follow_loss.sampled_from);
         self.choice.stands_for(now.follow_loss.sampled_from.saturating_sub(before))
@@ -180,13 +180,13 @@ struct OfProcess {
     comm: String,
     rings: usize,
     sum: Sum,
-    /// CPU use of each SQPOLL thread, by thread ID: several rings may share one.
+    /// CPU use per SQPOLL thread, by TID, because rings may share a thread.
     sq_threads: BTreeMap<Option<u32>, Option<f64>>,
 }
 
 impl Interval<'_> {
-    /// Rings without their own record: their number and their activity. They had no record before, so all their counts belong to
-    /// this interval.
+    /// Number and activity of rings without their own record. They had none before, so all their counts belong to this
+    /// interval.
     fn other_rings(&mut self, now: &Observed) -> (u64, Sum) {
         let mut others = (0, Sum::default());
         for other in now.others.iter().filter(|other| other.kind.is_none()) {
@@ -236,7 +236,7 @@ impl Interval<'_> {
     }
 }
 
-/// `None`: not counted at one of the two times.
+/// `None` if kicks were not counted at one of the two times.
 fn grown_kicks(now: &Observed, before: Option<&Observed>) -> Option<u64> {
     let was = before.map_or(Some(0), |b| b.kicks)?;
     Some(now.kicks?.saturating_sub(was))
@@ -247,7 +247,7 @@ fn busier(a: &Rates, b: &Rates) -> std::cmp::Ordering {
     key(b).partial_cmp(&key(a)).unwrap_or(std::cmp::Ordering::Equal)
 }
 
-/// CPU use of the thread; `None`: unknown, or not sampled since.
+/// CPU use of the thread; `None` if unknown, or not sampled since `before`.
 fn used(now: SqThread, before: Option<&SqThread>) -> Option<f64> {
     let (elapsed, cpu) = match before {
         Some(b) => (now.elapsed_ns.checked_sub(b.elapsed_ns)?, now.cpu_ns?.checked_sub(b.cpu_ns?)?),

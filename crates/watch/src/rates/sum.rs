@@ -1,4 +1,4 @@
-//! Counts and traced requests of one interval, and their rates.
+//! Counts and traced requests of an interval, and their rates.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use iotrail_schema::setup_flag;
 use iotrail_schema::top_record::{DeliveryPathShare, OpcodeRates, Rates, RingRates};
 use iotrail_stats::durations::Durations;
 
-/// Counts and traced requests of one interval.
+/// Counts and traced requests of an interval.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     pub requests: u64,
@@ -85,7 +85,7 @@ impl Sum {
         self.delays.add(&other.delays);
     }
 
-    /// `one_in`: as of [`Durations::latency`].
+    /// `one_in`: as in [`Durations::latency`].
     pub fn rates(&self, per_s: &dyn Fn(u64) -> f64, one_in: u32) -> Rates {
         let carried: u64 = self.vehicles.values().sum();
         let mut vehicles: Vec<DeliveryPathShare> = self

@@ -15,7 +15,7 @@ fn carried(vehicle: DeliveryPath, completions: u64) -> DeliveryPathCount {
     DeliveryPathCount { vehicle, completions, detail: None, delay_ns: None }
 }
 
-/// A ring of process 7 with this many reads of 4 KiB, all but 10 of them posted at the exit of system calls.
+/// A ring of process 7 with this many 4 KiB reads, all except 10 posted at system-call exit.
 fn ring(ring: u32, reads: u64) -> RingCounts {
     RingCounts {
         ring,
@@ -39,7 +39,7 @@ fn ring(ring: u32, reads: u64) -> RingCounts {
     }
 }
 
-/// These rings, and completions of native aio.
+/// These rings, and this many native aio completions.
 fn observed(rings: Vec<RingCounts>, aio: u64) -> Observed {
     let context = ContextCounts {
         context: 1000,
@@ -70,7 +70,7 @@ fn rates_cover_the_counts_between_two_samples() {
     let rates = &second.rings[0].rates;
     assert_eq!((rates.requests_per_s, rates.completions_per_s, rates.bytes_per_s), (200.0, 200.0, 200.0 * 4096.0));
     assert_eq!((rates.errors_per_s, rates.punts_per_s, rates.overflows), (20.0, 20.0, 4));
-    // The ten by the timer belong to the first interval.
+    // The ten completions posted by the timer tick belong to the first interval.
     assert_eq!(rates.vehicles, [DeliveryPathShare { vehicle: DeliveryPath::Enter, completions: 400, share: 1.0 }]);
     assert_eq!(rates.latency_ns.p50, None, "nothing was followed");
     assert_eq!((second.rings[0].opcodes.len(), second.rings[0].opcodes[0].completions_per_s), (1, 200.0));
@@ -97,7 +97,7 @@ fn a_new_ring_begins_at_zero_and_the_busiest_is_first() {
 fn events_missed_by_one_reading_are_in_the_next_once() {
     let mut meter = Meter::new(Choice::fixed(1));
     turn(&mut meter, observed(vec![ring(0, 100)], 5));
-    // A part had not been added to the hashes yet; of those by the timer, all.
+    // Some counts had not reached the hashes yet, including all completions posted by the timer tick.
     let mut low = observed(vec![ring(0, 60)], 3);
     low.rings[0].vehicles.pop();
     let second = turn(&mut meter, low);

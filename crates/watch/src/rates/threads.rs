@@ -1,4 +1,4 @@
-//! Threads' time at two times → the time of each process's threads between them. Pure.
+//! Per-process thread time within an interval, from the threads' totals at both ends. Pure.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use iotrail_schema::account::{Reason, Role, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::top_record::ThreadTime;
 
-/// Running time is not divided: its parts are estimates, which may also shrink.
+/// Running time is not split further: its parts are estimates, which may decrease.
 type Key = (ThreadState, Option<String>, Option<Reason>);
-/// Time, and whether it is exact.
+/// Time in ns, and whether it is exact.
 type Sums = BTreeMap<Key, (u64, bool)>;
 
-/// A thread's time up to the last interval.
+/// A thread's times up to the last interval.
 #[derive(Debug, Default)]
 struct Before {
     wall_ns: u64,
@@ -24,7 +24,7 @@ pub struct ThreadMeter {
 }
 
 impl ThreadMeter {
-    /// By process. `now`: total times of threads, by unique numbers.
+    /// Times per process. `now`: the threads' totals, by unique thread number.
     pub fn turn(&mut self, now: Vec<(u32, ThreadAccount)>) -> BTreeMap<u32, ThreadTime> {
         let mut all: BTreeMap<u32, (ThreadTime, Sums)> = BTreeMap::new();
         let mut after = HashMap::new();

@@ -1,11 +1,11 @@
-//! Decides when an intermediate record is due, in case iotrail does not survive to the end of the trace.
+//! Decides when an intermediate record is due, in case iotrail does not survive until the end of the trace.
 
 use std::time::{Duration, Instant};
 
-/// The first checkpoint, and the longest time between two.
+/// Time of the first checkpoint, and maximum interval between two.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(10);
-/// The time between two checkpoints is at least this multiple of the time that one takes.
+/// The interval between two checkpoints is at least this multiple of a checkpoint's duration.
 const TIMES_ITS_COST: u32 = 100;
 
 /// When the next checkpoint is due.
@@ -24,7 +24,7 @@ impl Checkpoints {
         Instant::now() >= self.next
     }
 
-    /// Sets the next checkpoint, after one that started at `from`.
+    /// Schedules the next checkpoint after one that started at `from`.
     pub fn done(&mut self, from: Instant) {
         let pause = (from - self.began).min(LONGEST).max(from.elapsed() * TIMES_ITS_COST);
         self.next = Instant::now() + pause;

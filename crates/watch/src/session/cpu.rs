@@ -1,4 +1,4 @@
-//! CPU time of the traced processes, and of this one.
+//! CPU time of the traced processes and of iotrail.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use iotrail_base::error::Result;
 use iotrail_probe::watch::Watch;
 use iotrail_schema::metrics_record::Observer;
 
-/// CPU time of this process, of all its threads.
+/// CPU time of all threads of this process.
 pub(super) fn own_cpu() -> Observer {
     let used = command::own_cpu();
     Observer { user_ns: used.user_ns, system_ns: used.system_ns }
 }
 
-/// CPU time of the traced processes: exited ones by the probes, running ones by /proc.
+/// CPU time of the traced processes, from the probes for exited processes and from /proc for running ones.
 pub(super) fn cpu(
     watch: &mut Watch<'_>,
     processes: &mut Processes,
     watched: &Watched,
     numbers: &Numbers,
 ) -> Result<Option<CpuTime>> {
-    /// The kernel accounts for a process some time after it has left /proc.
+    /// Number of retries: the kernel accounts for a process shortly after it has left /proc.
     const LOOKS: u32 = 40;
-    // An exited command is included, with the CPU time that its process used before exec.
+    // Includes an exited command, minus the CPU time that its process used before exec.
     let before = match watched {
         Watched::Command(command) => Some((command.kernels_tgid(), command.cpu_before())),
         _ => None,

@@ -1,4 +1,4 @@
-//! The end of a span, and its results.
+//! The end of a trace and its results.
 
 use iotrail_schema::setup_flag;
 use std::collections::BTreeMap;
@@ -24,19 +24,20 @@ use iotrail_schema::measurement::Warning;
 use iotrail_schema::recorded::{End, Losses};
 use iotrail_schema::trace_record::{self, ProbeCost, ProcessRecord, TraceRecord};
 
-/// The results of a traced span.
+/// Results of a trace.
 pub struct Traced {
     pub record: TraceRecord,
-    /// `None`: nothing was kept.
+    /// `None` if no requests were kept.
     pub kept: Option<Recorded>,
-    /// Samples for the record's CPU shares; empty unless requested.
+    /// Samples behind the record's CPU shares; empty unless requested.
     pub samples: Vec<Sample>,
-    /// The command was asked to exit, since the time was over.
+    /// The command was asked to exit because its time was over.
     pub ended_by_us: bool,
 }
 
 impl Running<'_> {
-    /// The record so far. Without order, files' ends and CPU time, which are known only at the end. Threads are accounted for up to their last switch.
+    /// The record so far, without order, file ends and CPU time, which are only known at the end. Threads are accounted
+    /// up to their last switch.
     pub(super) fn record_so_far(&mut self) -> Result<TraceRecord> {
         self.take()?;
         let observed = self.watch.look()?;
@@ -76,7 +77,7 @@ impl Running<'_> {
         self.processes.look(true);
         let posted = windows.and_then(|w| w.whole_ns).map(|_| self.processes.rings.posted());
         let cpu = cpu(&mut self.watch, &mut self.processes, &self.watched, &self.how.numbers)?;
-        // Detaching the probes must not count as the traced programs' CPU time.
+        // Detaching the probes must not count as CPU time of the traced programs.
         let shares = self.sampler.as_mut().map(Sampler::end).transpose()?;
         let costs = self.watch.costs()?;
         self.watch.lasted(lasted, posted.unwrap_or_default());
@@ -122,13 +123,13 @@ impl Running<'_> {
         iowait::add(&mut record, io_uring::has_no_iowait);
         record.state = state;
         record.total.reaping_lost = Some(self.watch.stays_lost());
-        // The probes know all processes; a reused PID is counted once.
+        // The probes count all processes; a reused PID is counted once.
         record.total.more_processes = watched.saturating_sub(record.total.processes.len() as u64);
         if let Some(windows) = windows {
             let (user_ns, system_ns) = cpu.map(|cpu| (cpu.user_ns, cpu.system_ns)).unzip();
-            // The counter counts CQ slots, and a large completion of such a ring takes two.
+            // The counter counts CQ entries, and a 32-byte CQE in such a ring occupies two.
             let mixed = record.rings.iter().any(|ring| setup_flag::is_set(&ring.flags, "cqe_mixed"));
-            // For rings that no sample has found, only the windows are known.
+            // Rings that no sample found are known only from the windows.
             let (posted, each) = posted.filter(|_| !mixed).unzip();
             let posted_is_all = each.map(|each| each && record.rings.len() <= seen.rings.len());
             let windows = trace_record::Windows { posted, posted_is_all, user_ns, system_ns, ..windows };
@@ -153,7 +154,7 @@ impl Running<'_> {
         Ok(Traced { record, kept, samples, ended_by_us })
     }
 
-    /// Asks a command to exit, unless it was asked already, and waits for it.
+    /// Asks a command to exit, unless already done, and waits for it.
     fn end_command(&mut self) {
         let Watched::Command(command) = &mut self.watched else { return };
         if !self.stopped {
@@ -169,7 +170,7 @@ impl Running<'_> {
         }
     }
 
-    /// Processes that an exited command has left.
+    /// Reports processes that an exited command left running.
     fn tell_left(&mut self) -> Result<()> {
         let Watched::Command(_) = &self.watched else { return Ok(()) };
         let left = self.left.get_or_insert_default();
@@ -185,8 +186,8 @@ impl Running<'_> {
     }
 }
 
-/// Processes that /proc has shown. For one found at its I/O, the probes' name is the thread's, and /proc's name may be from before
-/// exec.
+/// Processes as /proc showed them. For a process found at its I/O, the probes' name is that of the thread; /proc's name
+/// may predate exec.
 pub(super) fn processes(met: &Processes, observed: &Observed) -> Vec<ProcessRecord> {
     let mut names: BTreeMap<u32, String> = met.names().map(|(tgid, name)| (tgid, name.to_owned())).collect();
     let newer = observed.processes.iter().filter(|p| !met.looked_at_since(p.tgid, p.executed_ns));
@@ -199,7 +200,7 @@ fn probe_cost(c: Cost) -> ProbeCost {
     ProbeCost { program: c.program.into(), event: c.tracepoint.into(), runs: c.runs, spent_ns: c.spent_ns }
 }
 
-/// The samples, which the record describes.
+/// Moves the CPU shares to the record and returns the samples behind them.
 fn take_shares(record: &mut TraceRecord, shares: CpuShares, sampler: Option<&Sampler<'_>>) -> Vec<Sample> {
     record.total.warnings.extend(doubt::samples_lost(&shares.how));
     record.total.warnings.extend(sampler.and_then(Sampler::doubt));

@@ -51,11 +51,11 @@ pub fn watch(
         ));
     }
     let subject = probed(&asked, how.choice, how.stacks);
-    // First of all: a command's process starts as a fork of iotrail and has to free its copy of the memory at exec, in the
-    // program's time.
+    // First: a command's process begins as a fork of iotrail and must free its copy of iotrail's memory at exec, which
+    // counts as the program's time.
     let watched = Watched::of(asked, how)?;
     let mut state = State::open(&how.numbers);
-    // A hanging program is reported before loading the probes, which takes time.
+    // A hung program's state is reported before the probes are loaded, which takes time.
     if let Watched::Processes(processes) = &watched {
         let tgids: Vec<u32> = processes.iter().map(|p| p.tgid).collect();
         state.start(&tgids).into_iter().for_each(|moment| tell(News::Now(moment)));

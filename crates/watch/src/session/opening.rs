@@ -1,4 +1,4 @@
-//! Windows that open and close.
+//! Opens and closes the windows.
 
 use std::time::{Duration, Instant};
 
@@ -10,35 +10,35 @@ use iotrail_base::error::Result;
 use iotrail_probe::watch::Watch;
 use iotrail_schema::trace_record::{self, TraceRecord};
 
-/// If completions are this many times rarer than when the trace switched to windows, in this many consecutive windows, everything is traced
-/// again. A single window may have met a time at which the program had lost its CPU.
+/// Everything is traced again once completions are this many times rarer than when the trace switched to windows, in
+/// several consecutive windows. In a single window the program may just have had no CPU.
 const QUIET: f64 = 10.0;
 const QUIET_WINDOWS: u32 = 3;
 
-/// Windows as they open and close.
+/// State of the windows.
 pub(super) struct Opening {
     windows: Windows,
     schedule: Schedule,
-    /// The cost of counting everything, if it is the reason for the windows, and completions per second at that time.
+    /// If cost is the reason for the windows: the cost of full tracing, and completions per second at that time.
     light: Option<(Light, f64)>,
-    /// Of the window that is open.
+    /// The window that is currently open.
     open: Option<Open>,
-    /// How long requests were chosen in those that are over, and how long these finished then.
+    /// Total time in which closed windows selected requests, and in which they only finished them.
     choosing: Duration,
     finishing: Duration,
     opened: u64,
     /// Number of consecutive quiet windows.
     quiet: u32,
-    /// How long those were that watched all.
+    /// Total time in which everything was traced.
     whole: Duration,
 }
 
 #[derive(Clone, Copy)]
 struct Open {
     since: Instant,
-    /// Completions up to then.
+    /// Number of completions before the window.
     before: u64,
-    /// From then on no requests are selected.
+    /// Time since which no requests are selected.
     finishing_since: Option<Instant>,
     is_whole: bool,
 }
@@ -48,7 +48,7 @@ impl Opening {
         Opening::of(windows, Schedule::new(windows, now, recorder::now().monotonic_ns))
     }
 
-    /// Windows of a trace that counted everything since its start, and continues in windows from now.
+    /// Switches a trace that counted everything so far to windows.
     pub fn instead(light: Light, began: Instant, watch: &mut Watch<'_>) -> Self {
         let mut opening = Opening::of(light.windows, Schedule::whole(began, recorder::now().monotonic_ns));
         opening.opened = 1;
@@ -72,24 +72,24 @@ impl Opening {
         }
     }
 
-    /// Everything is traced now.
+    /// Whether everything is currently traced.
     pub fn is_whole(&self) -> bool {
         self.schedule.is_whole()
     }
 
-    /// Everything was traced, and from now on there are windows.
+    /// Switches from full tracing to windows.
     pub fn close_whole(&mut self, light: Light, watch: &Watch<'_>) {
         let now = Instant::now();
         let rate = self.open.map_or(0.0, |open| rate(open, now, watch));
         self.windows = light.windows;
         self.quiet = 0;
-        // The cost measured first is kept.
+        // Keeps the cost that was measured first.
         let first = self.light.map_or(light, |(first, _)| first);
         self.light = Some((Light { cost: first.cost, ..light }, rate));
         self.schedule.close(light.windows, now);
     }
 
-    /// Performs the due step. Returns whether a window is about to close.
+    /// Performs the step that is due. Returns whether a window is about to close.
     pub fn turn(&mut self, watch: &mut Watch<'_>, scale: &mut u32) -> Result<bool> {
         let unfinished = if self.schedule.is_finishing() { watch.finish_window() } else { 0 };
         match self.schedule.step(Instant::now(), unfinished) {
@@ -132,7 +132,7 @@ impl Opening {
         self.schedule.rest(Instant::now())
     }
 
-    /// Whether the program does so little now that everything can be traced.
+    /// Whether the program is so idle that everything can be traced.
     fn stays_quiet(&mut self, watch: &Watch<'_>) -> bool {
         let Some(((_, busy), open)) = self.light.zip(self.open) else { return false };
         let is_quiet = !open.is_whole && rate(open, Instant::now(), watch) * QUIET < busy;
@@ -143,7 +143,7 @@ impl Opening {
     fn close(&mut self, watch: &mut Watch<'_>) -> Result<()> {
         if let Some(open) = self.open.take() {
             let now = Instant::now();
-            // A window closed by the end of the trace does not finish its requests.
+            // A window that the end of the trace closes does not wait for its requests.
             let finishes = open.finishing_since.unwrap_or(now);
             self.choosing += finishes - open.since;
             self.finishing += now - finishes;
@@ -154,7 +154,7 @@ impl Opening {
         watch.close_window()
     }
 
-    /// The sums of all windows.
+    /// Sums over all windows.
     pub fn end(mut self, watch: &mut Watch<'_>, began: Instant) -> Result<trace_record::Windows> {
         if self.open.is_some() {
             self.close(watch)?;
@@ -179,17 +179,17 @@ impl Opening {
     }
 }
 
-/// Completions per second in a window so far.
+/// Completions per second in the open window so far.
 fn rate(open: Open, now: Instant, watch: &Watch<'_>) -> f64 {
     (watch.completions() - open.before) as f64 / (now - open.since).as_secs_f64().max(1e-3)
 }
 
-/// Removes values of /proc that cover all the time, since the counts do not.
+/// Removes /proc data that covers the full trace, because the counts do not.
 pub(super) fn of_windows(record: &mut TraceRecord, windows: trace_record::Windows, came_later: u64) {
     record.total.windows = Some(windows);
     record.total.followed.came_later = Some(came_later);
     if windows.whole_ns.is_some() {
-        // They cover only the windows, and their weights have two factors.
+        // They cover only the windows, and their weights are products of two factors.
         (record.total.followed.requests_estimated, record.total.followed.requests_ci95) = (None, None);
         return;
     }

@@ -1,4 +1,4 @@
-//! The cost of tracing for the traced programs, measured repeatedly.
+//! Repeatedly measures the cost of tracing for the traced programs.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,19 @@ use iotrail_base::error::Result;
 use iotrail_probe::cost::Account;
 use iotrail_probe::watch::Watch;
 
-/// Duration of a measurement of the probes' cost, which has a cost of its own.
+/// Duration of a cost measurement, which itself costs time.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// Between two measurements.
+/// Interval between two measurements.
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct Price {
-    /// After this time all probes may be attached in windows only; `None`: never.
+    /// Time after which probes may be attached in windows only; `None`: never.
     light_after: Option<Duration>,
     light_due: Option<Instant>,
     due: Instant,
     look: Option<Look>,
-    /// The kernel does not measure the cost here.
+    /// This kernel does not measure the cost.
     is_unknown: bool,
 }
 
@@ -39,7 +39,8 @@ impl Price {
         Price { light_after, light_due, due: now, look: None, is_unknown: false }
     }
 
-    /// Attaches the costliest probes in windows only, if they cost too much; and returns the windows of all probes, if all of them do.
+    /// If the costliest probes cost too much, attaches them in windows. Returns windows for all probes if together they
+    /// cost too much.
     pub fn turn(
         &mut self,
         watch: &mut Watch<'_>,
@@ -84,13 +85,13 @@ impl Price {
         Ok(None)
     }
 
-    /// Everything is traced again.
+    /// Restarts the measurement after a return to full tracing.
     pub fn again(&mut self, now: Instant) {
         self.due = now + AGAIN;
     }
 }
 
-/// Sums up to now; `None`: the CPU time of the traced programs is unknown.
+/// Totals so far; `None` if the traced programs' CPU time is unknown.
 fn used(
     watch: &mut Watch<'_>,
     processes: &mut Processes,

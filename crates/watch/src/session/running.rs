@@ -1,4 +1,4 @@
-//! A span from its start to its end.
+//! A trace from start to end.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -31,13 +31,13 @@ use iotrail_schema::recorded::{self, ClockOrigin, Header};
 /// Time for a command to exit after it was asked to.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Between two reports of the counts.
+/// Interval between two reports of the counts.
 const COUNTS: Duration = Duration::from_millis(500);
 
-/// Interval of reading the counters of all rings between windows.
+/// Interval at which the counters of all rings are read between windows.
 const RINGS: Duration = Duration::from_secs(1);
 
-/// The parts of a running span. Fields are dropped in order: the probes before the traced programs.
+/// Parts of a running trace. Fields are dropped in order, the probes before the traced programs.
 pub(super) struct Running<'room> {
     pub how: Options,
     pub host: Host,
@@ -48,15 +48,15 @@ pub(super) struct Running<'room> {
     pub descendants: usize,
     /// A stop was requested.
     pub stopped: bool,
-    /// Processes that an exited command has left; `None`: it has not exited.
+    /// Processes left by an exited command; `None` while the command runs.
     pub left: Option<Left>,
     pub files: Names,
-    /// `None`: no user stacks are sampled.
+    /// `None` if no user stacks are sampled.
     pub callsites: Option<CallSites>,
     pub summary: Summary,
     pub windows: Option<Opening>,
     price: Option<Price>,
-    /// Time at which the counters of all rings were last read.
+    /// Time when the counters of all rings were last read.
     rings_read: Instant,
     pub recorder: Option<Recorder>,
     pub capturing: Option<Capturing<'room>>,
@@ -68,12 +68,12 @@ pub(super) struct Running<'room> {
     until: Option<Instant>,
     /// Time of the last report of the counts.
     counted: Instant,
-    /// `None`: no checkpoint is requested.
+    /// `None` if no checkpoints are requested.
     checkpoints: Option<Checkpoints>,
 }
 
 impl<'room> Running<'room> {
-    /// Starts counting, and lets a command continue.
+    /// Starts counting, then lets a command continue.
     pub fn begin(
         mut watched: Watched,
         (mut watch, state): (Watch<'room>, State),
@@ -98,7 +98,7 @@ impl<'room> Running<'room> {
             tell(News::Begins { descendants });
         }
         let origin = recorder::now();
-        // Before anything starts, so that a file that cannot be created fails here.
+        // First of all, so that a file that cannot be created fails here.
         let is_for_replay = extra.keep.for_replay.is_some();
         let header = Header {
             schema: if is_for_replay { recorded::SCHEMA_FOR_REPLAY } else { recorded::SCHEMA }.into(),
@@ -161,7 +161,7 @@ impl<'room> Running<'room> {
         })
     }
 
-    /// Runs until the span is over.
+    /// Runs until the trace is over.
     pub fn run(&mut self, extra: &Extra, tell: &mut dyn FnMut(News<'_>), stop: &Stop<'_>) -> Result<()> {
         while !self.is_over(tell)? && !self.is_stopped(stop) {
             self.look(extra)?;
@@ -173,7 +173,7 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// Whether the traced programs have exited, or the time is over.
+    /// Whether the traced programs have exited or the time is over.
     fn is_over(&mut self, tell: &mut dyn FnMut(News<'_>)) -> Result<bool> {
         if self.watched.have_ended() {
             let Watched::Command(command) = &mut self.watched else { return Ok(true) };
@@ -194,7 +194,7 @@ impl<'room> Running<'room> {
         Ok(self.until.is_some_and(|until| Instant::now() >= until))
     }
 
-    /// Whether it is stopped now. A command is asked to exit first.
+    /// Whether to stop now. A command is asked to exit first.
     fn is_stopped(&mut self, stop: &Stop<'_>) -> bool {
         if self.stopped || !(stop.asked)() {
             return false;
@@ -207,14 +207,14 @@ impl<'room> Running<'room> {
         if let Some(signal) = (stop.to_pass_on)() {
             command.signal(signal);
         }
-        // Its activity until it exits belongs to the span.
+        // The command's activity until its exit is still traced.
         self.until = Some(Instant::now() + PATIENCE);
         false
     }
 
     fn look(&mut self, extra: &Extra) -> Result<()> {
         self.weigh()?;
-        // First, since reading takes time: a window that stays open too long costs the traced programs.
+        // First, because reading takes time, and a window that stays open too long costs the traced programs.
         let closing = self.turn_windows()?;
         self.watch.pace()?;
         if closing != Some(true) {
@@ -236,7 +236,8 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// Whether a window is about to close. Requests traced before a change of windows have a smaller weight than those after it.
+    /// Whether a window is about to close; `None` without windows. Requests traced before a change of the windows have
+    /// a smaller weight.
     fn turn_windows(&mut self) -> Result<Option<bool>> {
         let Some(windows) = &mut self.windows else { return Ok(None) };
         let mut scale = self.summary.scale;
@@ -248,7 +249,7 @@ impl<'room> Running<'room> {
         Ok(Some(closing))
     }
 
-    /// Everything is traced as long as that costs little.
+    /// Traces everything for as long as this costs little.
     fn weigh(&mut self) -> Result<()> {
         let Some(price) = &mut self.price else { return Ok(()) };
         match &mut self.windows {
@@ -273,7 +274,8 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// In windows the last checkpoint is the one before them: counts of windows are expanded only at the end.
+    /// With windows, the last checkpoint is the one before the first window: counts of windows are extrapolated only at
+    /// the end.
     fn checkpoint(&mut self, tell: &mut dyn FnMut(News<'_>)) -> Result<()> {
         if self.windows.is_some() || !self.checkpoints.as_ref().is_some_and(Checkpoints::is_due) {
             return Ok(());
@@ -285,7 +287,7 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// `None`: they are not requested, or were reported a moment ago.
+    /// `None` if counts are not requested, or were just reported.
     fn counts(&mut self) -> Result<Option<Counts>> {
         if !self.how.tell_counts || self.counted.elapsed() < COUNTS {
             return Ok(None);
@@ -308,7 +310,7 @@ impl<'room> Running<'room> {
         Ok(())
     }
 
-    /// Waits until the next sample is due, or a process exits.
+    /// Waits until the next sample is due or a process exits.
     fn rest(&self) {
         let until = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         let mut rest = until.map_or(PERIOD, |until| PERIOD.min(until));
@@ -317,14 +319,14 @@ impl<'room> Running<'room> {
         }
         rest = rest.min(self.watch.pace_rest());
         match &self.left {
-            // Two samples in quick succession may miss the same process.
+            // Two samples in quick succession may both miss a process.
             Some(left) => end::wait(left.ends(), rest),
             None => self.watched.wait(rest),
         }
     }
 }
 
-/// Limitations known at the start.
+/// Limitations that are known at the start.
 pub(super) fn warnings(watch: &Watch<'_>, how: &Options) -> Vec<Warning> {
     let mut warnings = watch.missing();
     if iotrail_host::kernel::settings().io_uring_disabled == Some(2) {

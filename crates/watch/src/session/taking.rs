@@ -10,7 +10,7 @@ use iotrail_base::error::Result;
 use iotrail_probe::watch::{BATCHES, Watch};
 use iotrail_schema::file::Descriptor;
 
-/// Between two reads of traced requests.
+/// Interval between two reads of traced requests.
 pub(crate) const PERIOD: Duration = Duration::from_millis(20);
 
 pub(crate) fn take(
@@ -26,7 +26,7 @@ pub(crate) fn take(
         let more = watch.read_batch()?;
         watch.unregistered().into_iter().for_each(|at| summary.unregistered(at));
         watch.trails(&mut |trail| {
-            // Most of them are of the same process as the one before.
+            // Most requests belong to the same process as the previous one.
             if trail.tgid != last {
                 last = trail.tgid;
                 processes.noticed(last);

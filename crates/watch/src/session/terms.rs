@@ -1,4 +1,4 @@
-//! Options of a trace, and the events reported during it.
+//! Options of a trace, and the events that it reports.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,60 +19,61 @@ use iotrail_schema::trace_record::TraceRecord;
 /// Options of a trace.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `None`: until the subject exits, or until it is stopped.
+    /// `None`: until the subject exits or the trace is stopped.
     pub duration: Option<Duration>,
-    /// Selection of requests to trace end to end.
+    /// Which requests to trace end to end.
     pub choice: Choice,
-    /// `None`: all the time.
+    /// `None`: trace throughout.
     pub windows: Option<Windows>,
-    /// A command's standard output goes to iotrail's standard error.
+    /// Redirect a command's standard output to iotrail's standard error.
     pub stdout_apart: bool,
-    /// Further actions on a command before it is started.
+    /// Hook that prepares a command before it is started.
     pub prepare: Option<Prepare>,
-    /// [`Progress::counts`] are reported.
+    /// Report [`Progress::counts`].
     pub tell_counts: bool,
     pub until: Until,
-    /// Costly events are sampled in windows while the program is busy.
+    /// Sample costly events in windows while the program is busy.
     pub spare: bool,
-    /// Everything is traced for this long, at any cost; after it, a trace that costs too much continues in windows. `None`: to the end.
+    /// Time for which everything is traced at any cost. Afterwards, a trace that costs too much continues in windows.
+    /// `None`: never.
     pub light_after: Option<Duration>,
-    /// [`News::Checkpoint`] is reported.
+    /// Report [`News::Checkpoint`].
     pub checkpoints: bool,
-    /// User stacks of call sites are sampled.
+    /// Sample user stacks of call sites.
     pub stacks: bool,
     pub numbers: Rc<Numbers>,
 }
 
-/// When the trace of a command ends, unless it is stopped before.
+/// When the trace of a command ends, unless it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// When the command itself has exited.
+    /// When the command has exited.
     Command,
-    /// When all processes that it left have exited too.
+    /// When all processes that it left running have exited too.
     Last,
 }
 
-/// Requested results in addition to the counts.
+/// Requested results besides the counts.
 #[derive(Debug, Clone, Default)]
 pub struct Extra {
     pub keep: Keep,
     pub sampling: Option<Sampling>,
-    /// The cost of the probes.
+    /// Measure the cost of the probes.
     pub cost: bool,
-    /// The exchange through which scrapes request the counts so far.
+    /// Exchange with the scrapes, which request the counts so far.
     pub metrics: Option<Arc<MetricsExchange>>,
 }
 
-/// Events reported during the span.
+/// Events reported during the trace.
 #[derive(Debug)]
 pub enum News<'a> {
-    /// State of named processes before they are traced.
+    /// State of the named processes before the trace.
     Now(&'a Moment),
-    /// Named processes are traced, and this many descendants.
+    /// Tracing has begun, of the named processes and this many descendants.
     Begins {
         descendants: usize,
     },
-    /// The command has exited, and processes that it left continue.
+    /// The command exited, but processes that it started still run.
     Left {
         status: i32,
         left: &'a Left,
@@ -82,22 +83,22 @@ pub enum News<'a> {
     Checkpoint(Box<TraceRecord>),
 }
 
-/// Progress of the span.
+/// Progress of the trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     pub elapsed: Duration,
-    /// Completions of traced requests.
+    /// Number of traced completions.
     pub followed: u64,
-    /// Every half second; `None` at other times, or if they are not requested.
+    /// Set every half second; `None` otherwise, or if not requested.
     pub counts: Option<Counts>,
 }
 
-/// Requests and completions so far.
+/// Number of requests and completions so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub requests: u64,
     pub completions: u64,
-    /// Requests without a final completion, whether or not their delivery path is decided.
+    /// Requests without a last completion, whether or not their delivery path is decided.
     pub in_flight: u64,
 }
 
@@ -110,10 +111,10 @@ impl Counts {
     }
 }
 
-/// Whether, and how, the span is to be stopped before its end.
+/// Whether and how to stop the trace early.
 pub struct Stop<'a> {
     pub asked: &'a dyn Fn() -> bool,
-    /// The stopping signal, if the command has not received it too (as from a terminal).
+    /// The signal that stops the trace, unless the command received it as well (from a terminal, for example).
     pub to_pass_on: &'a dyn Fn() -> Option<libc::c_int>,
 }
 

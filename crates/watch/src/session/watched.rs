@@ -1,4 +1,4 @@
-//! The traced processes, and how the probes are configured for them.
+//! The traced processes, and the configuration of the probes for them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use iotrail_probe::watch::Watch;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::trace_record;
 
-/// The traced processes of a running span.
+/// The traced processes of a running trace.
 pub(crate) enum Watched {
     Command(Gated),
     Processes(Vec<Process>),
@@ -40,7 +40,7 @@ impl Watched {
         }
     }
 
-    /// Waits for an exit, up to this time.
+    /// Waits for an exit, for at most `patience`.
     pub fn wait(&self, patience: Duration) {
         match self {
             Watched::Command(command) => end::wait([command.end()].into_iter(), patience),
@@ -54,7 +54,7 @@ fn all_ended(processes: &[Process]) -> bool {
     processes.iter().all(|p| p.end.is_there())
 }
 
-/// Loading takes time: a process that existed at the request may have exited.
+/// Fails if a requested process has exited while the probes were loaded.
 pub(crate) fn still_there(watched: &Watched) -> Result<()> {
     if let Watched::Processes(gone) = watched
         && all_ended(gone)
@@ -68,23 +68,23 @@ pub(crate) fn still_there(watched: &Watched) -> Result<()> {
     Ok(())
 }
 
-/// The scope of the probes.
+/// Configures the scope of the probes.
 pub(crate) fn probed(asked: &Target, choice: Choice, stacks: bool) -> Subject {
-    // Space for requests that complete between two reads: with every request traced, a million per second or more.
+    // Space for the requests that complete between two reads: a million per second or more if all requests are traced.
     let ring_bytes = if choice.one_in < 16 { 32 << 20 } else { 4 << 20 };
     Subject {
         who: if matches!(asked, Target::Everyone) { Scope::Everyone } else { Scope::Followed },
         interface: Interface::Any,
         target_irqs: vec![],
         follow: Some(Follow { choice, ring_bytes, stacks }),
-        // A process that starts with the trace, or is found in it, may use native aio immediately.
+        // A process that is traced from its start, or found during the trace, may use native aio immediately.
         aio_awaited: matches!(asked, Target::Processes(_)),
         spans_timed: false,
     }
 }
 
-/// Configures the probes and the sampling of /proc for the traced processes. The probes follow later children by themselves. Returns the number
-/// of descendants of the named processes.
+/// Passes the traced processes to the probes and to the sampling of /proc. The probes follow later children themselves.
+/// Returns the number of descendants of the named processes.
 pub(crate) fn follow(
     watched: &mut Watched,
     watch: &mut Watch<'_>,
@@ -110,7 +110,7 @@ pub(crate) fn follow(
             let mut all: Vec<u32> = vec![];
             for root in roots.iter() {
                 let mut new = vec![root.tgid];
-                // A child created meanwhile is traced through its parent, or is found by the next sample.
+                // A child created in the meantime is traced through its parent, or found by the next sample.
                 while !new.is_empty() {
                     for tgid in &new {
                         watch.follow(*tgid, numbers.in_proc(*tgid), false)?;
@@ -130,7 +130,7 @@ pub(crate) fn follow(
     }
 }
 
-/// A note that PIDs differ from those in this namespace.
+/// Warns that the PIDs in the record differ from those in this namespace.
 pub(crate) fn whose_numbers(numbers: &Numbers) -> Option<Warning> {
     let text = match (numbers.differ(), numbers.has_proc()) {
         (false, _) => return None,

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use iotrail_host::cgroup::{self, Memory};
 use iotrail_schema::state::MemoryLimit;
 
-/// The cgroups with a limit, each from the first sample of a process in it.
+/// Cgroups with a limit, each since the first sample of a process in it.
 #[derive(Debug, Default)]
 pub struct Limits(BTreeMap<PathBuf, Memory>);
 
 impl Limits {
-    /// A traced process, by its PID in /proc. It may have changed its cgroup.
+    /// Records the cgroup of a traced process, given by its PID in /proc. The process may have changed its cgroup.
     pub fn meet(&mut self, number: u32) {
         let Some(membership) = cgroup::membership(number) else { return };
         for dir in cgroup::of_memory(&membership).dirs {
@@ -21,7 +21,7 @@ impl Limits {
         }
     }
 
-    /// The limit of the cgroup that evicted most: its ancestors count the same pages.
+    /// The limit of the cgroup that evicted most pages. Its ancestors count the same pages.
     pub fn record(&self) -> Option<MemoryLimit> {
         let of = |(dir, before): (&PathBuf, &Memory)| {
             let now = cgroup::memory(dir)?;

@@ -1,4 +1,4 @@
-//! State that the kernel keeps of the traced threads, rings and sockets anyway: read repeatedly, without a probe.
+//! Samples kernel state of the traced threads, rings and sockets that exists anyway, without a probe.
 
 mod limits;
 mod queues;
@@ -16,23 +16,23 @@ use limits::Limits;
 use queues::Queues;
 use sums::Sums;
 
-/// The shortest time between two samples. A random time is added, since programs and timer ticks are periodic.
+/// Minimum interval between two samples. A random time is added, because programs and timer ticks are periodic.
 const PERIOD: Duration = Duration::from_millis(8);
 const JITTER_NS: u64 = 8_000_000;
 
-/// Between two deep samples, which read lists and stacks too.
+/// Interval between two deep samples, which also read lists and stacks.
 const DEEP: Duration = Duration::from_millis(500);
 
-/// A sample may cost this share of a CPU.
+/// Samples may use 1 in this many parts of a CPU.
 const PART: u32 = 100;
 
-/// Between the two readings of the initial state.
+/// Interval between the two readings of the initial state.
 const APART: Duration = Duration::from_millis(200);
 
-/// Processes that are read at one time.
+/// Maximum number of processes read per sample.
 const PROCESSES: usize = 32;
 
-/// Samples, and their sums.
+/// The sampler and the sums of its samples.
 #[derive(Debug)]
 pub struct State {
     reader: Option<Reader>,
@@ -40,7 +40,7 @@ pub struct State {
     sums: Sums,
     queues: Queues,
     limits: Limits,
-    /// Not all processes were read.
+    /// Some processes were not read.
     is_partial: bool,
     random: Random,
     start: Option<Moment>,
@@ -66,7 +66,7 @@ impl State {
         }
     }
 
-    /// State of these processes (by PID in the initial namespace) before the trace. It is read twice.
+    /// State of these processes (PIDs in the initial namespace) before the trace, from two readings.
     pub fn start(&mut self, tgids: &[u32]) -> Option<&Moment> {
         let mut sums = Sums::default();
         for i in 0..2 {
@@ -80,7 +80,7 @@ impl State {
         self.start.as_ref()
     }
 
-    /// Takes a sample, if due.
+    /// Takes a sample if due.
     pub fn turn(&mut self, tgids: impl Iterator<Item = u32>) {
         let began = Instant::now();
         if began < self.next {
@@ -104,7 +104,7 @@ impl State {
         }
     }
 
-    /// For processes that still run, or ran when the trace was stopped (`runs`).
+    /// Final record. `runs`: the processes still run, or ran when the trace was stopped.
     pub fn end(&mut self, tgids: impl Iterator<Item = u32>, runs: bool) -> Option<StateRecord> {
         if let Some(now) = self.read(tgids, true).filter(|now| runs && !now.threads.is_empty()) {
             self.sums.take(&now);
@@ -113,7 +113,7 @@ impl State {
         Some(StateRecord { memory: self.limits.record(), ..self.sums.record(self.start.take(), runs) })
     }
 
-    /// Adds the waits in the rings' queues to the account of requests.
+    /// Adds the time in the rings' queues to the account of requests.
     pub fn add_queues(&self, account: &mut RequestAccount, elapsed_ns: u64, reaped_ns: Option<[f64; 2]>) {
         if !self.is_partial {
             self.queues.add_to(account, elapsed_ns, reaped_ns);

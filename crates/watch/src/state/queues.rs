@@ -1,5 +1,5 @@
-//! How long SQEs and CQEs waited in their queues. By Little's law, the mean length of a queue times the time is the sum of the waits.
-//! Samples give the mean without bias.
+//! Time that SQEs and CQEs spend in their queues. By Little's law the total time is the mean queue length times the
+//! duration. Samples estimate the mean without bias.
 
 use iotrail_schema::account::{End, RequestAccount, RequestRow, RequestStage, Start, is_narrow};
 use iotrail_stats::student::interval_of_mean;
@@ -7,16 +7,16 @@ use iotrail_stats::student::interval_of_mean;
 /// Minimum number of samples for an estimate.
 const LEAST: usize = 20;
 
-/// Maximum number of sums; with more samples, each sum covers more of them.
+/// Maximum number of kept sums; with more samples, each sum covers more of them.
 const KEPT: usize = 1 << 12;
 
-/// Batch means for an interval: neighbouring samples are correlated.
+/// Number of batch means for an interval, because adjacent samples are correlated.
 const BATCHES: usize = 10;
 
-/// The lengths of all rings' submission and completion queues, sample by sample.
+/// Lengths of all rings' submission and completion queues, per sample.
 #[derive(Debug, Default)]
 pub struct Queues {
-    /// Sums of `per` samples each, except the last.
+    /// Sums of `per` samples each; the last one may have fewer.
     sums: Vec<[u64; 2]>,
     per: usize,
     in_last: usize,
@@ -43,7 +43,7 @@ impl Queues {
         self.sums.len().saturating_sub(1) * self.per + self.in_last
     }
 
-    /// The sum of all waits in one of the queues.
+    /// Total waiting time in one of the queues.
     fn waits(&self, queue: usize, elapsed_ns: u64) -> Option<Waits> {
         if self.samples() < LEAST {
             return None;
@@ -62,8 +62,8 @@ impl Queues {
         Some(Waits { ns: total as f64 / self.samples() as f64 * elapsed, lo, hi })
     }
 
-    /// Adds the waits in the queues. `reaped_ns`: bounds of the CQ waits, from CQEs that were observed one by one. A wide estimate is left
-    /// out; the account then starts later or ends earlier.
+    /// Adds the waits in the queues. `reaped_ns`: bounds of the CQ waits, from individually observed CQEs. An estimate
+    /// that is too wide is left out; the account then begins later or ends earlier.
     pub fn add_to(&self, account: &mut RequestAccount, elapsed_ns: u64, reaped_ns: Option<[f64; 2]>) {
         let known = account.latency_sum_ns as f64;
         let submission = self.waits(0, elapsed_ns).filter(|waits| waits.is_narrow(known));
@@ -86,7 +86,7 @@ impl Queues {
     }
 }
 
-/// A sum of waits in nanoseconds, with its 95 % interval.
+/// Total waiting time in ns, with its 95 % interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Waits {
     ns: f64,
@@ -95,7 +95,7 @@ struct Waits {
 }
 
 impl Waits {
-    /// Narrowed by bounds of the same sum, which take precedence.
+    /// Restricts the total to bounds from another measurement, which take precedence.
     fn within(self, [least, most]: [f64; 2]) -> Waits {
         let (lo, hi) = (self.lo.max(least), if self.ns > 0.0 { self.hi.min(most) } else { most });
         let (lo, hi) = if lo <= hi { (lo, hi) } else { (least, most) };
@@ -107,7 +107,7 @@ impl Waits {
     }
 }
 
-/// Adds to the account's row of a stage.
+/// Adds a stage's waits to the account.
 fn add(account: &mut RequestAccount, stage: RequestStage, waits: Waits) {
     let [ns, lo, hi] = [waits.ns, waits.lo, waits.hi].map(|ns| ns.round() as u64);
     if hi == 0 {
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_queue_that_always_holds_three_waits_three_times_the_time() {
         let mut queues = Queues::default();
-        // More samples than separate sums.
+        // More samples than kept sums.
         (0..3 * KEPT).for_each(|_| queues.take([3, 0]));
         assert_eq!(queues.samples(), 3 * KEPT);
         assert!(queues.sums.len() <= KEPT);
@@ -173,7 +173,7 @@ mod tests {
         let mut wide = account(vec![]);
         bursts.add_to(&mut wide, 1_000, None);
         assert_eq!((wide.from, wide.to, wide.rows.len()), (Start::Intended, End::Posted, 0));
-        // If CQEs were observed one by one, the samples are ignored.
+        // Individually observed CQEs take precedence over the samples.
         bursts.add_to(&mut wide, 1_000, Some([18_000.0, 21_000.0]));
         assert_eq!((wide.to, wide.rows[0].ns, wide.rows[0].ns_ci95), (End::Reaped, 20_000, Some([18_000, 21_000])));
         let mut contradicted = account(vec![]);

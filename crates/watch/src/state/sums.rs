@@ -1,4 +1,4 @@
-//! Samples of threads, rings and sockets → the record; pure.
+//! Aggregates samples of threads, rings and sockets to the record. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(crate) const DEFER_TASKRUN: u32 = linux_raw_sys::io_uring::IORING_SETUP_DEFE
 const COOP_TASKRUN: u32 = linux_raw_sys::io_uring::IORING_SETUP_COOP_TASKRUN;
 const NEED_WAKEUP: u32 = linux_raw_sys::io_uring::IORING_SQ_NEED_WAKEUP;
 const GETEVENTS: u64 = linux_raw_sys::io_uring::IORING_ENTER_GETEVENTS as u64;
-/// A wait with an argument, which may be a time limit.
+/// Flag of a wait whose argument may contain a timeout.
 const EXT_ARG: u64 = linux_raw_sys::io_uring::IORING_ENTER_EXT_ARG as u64;
 const EXT_ARG_REG: u64 = linux_raw_sys::io_uring::IORING_ENTER_EXT_ARG_REG as u64;
 
@@ -26,40 +26,40 @@ const THREADS: usize = 16;
 /// Maximum number of listed rings.
 const RINGS: usize = 64;
 
-/// Maximum number of sockets counted one by one.
+/// Maximum number of individually counted sockets.
 const SOCKETS: usize = 1024;
 
-/// The sums of all samples.
+/// Sums over all samples.
 #[derive(Debug, Default)]
 pub struct Sums {
     samples: u64,
     first_ns: u64,
     last_ns: u64,
     cost_ns: u64,
-    /// By the kernel's address.
+    /// By kernel address.
     rings: BTreeMap<u64, RingSum>,
     nagle: Option<NagleState>,
-    /// By process and descriptor: samples, and the maximum of bytes.
+    /// Number of samples and maximum bytes, by process and descriptor.
     sockets: BTreeMap<(u32, u32), (u64, u32)>,
     cgroup: Option<CgroupState>,
     /// By process and descriptor.
     unread: BTreeMap<(u32, u32), UnreadSum>,
-    /// By process: throttled time of its cgroup at the first sample, and at the last.
+    /// Throttled time of the process's cgroup at the first and the last sample.
     quota_ns: BTreeMap<u32, (u64, u64)>,
-    /// Of the last deep sample: requests on files that only requests keep open, by address and user data.
+    /// Requests whose file only requests keep open, in the last deep sample; by address and user data.
     held: BTreeSet<(u64, u64)>,
-    /// Armed requests, by address and user data: time of their first sample.
+    /// Armed requests by address and user data, with the time of their first sample.
     met_ns: BTreeMap<(u64, u64), u64>,
-    /// The last deep sample that contained a thread.
+    /// The last deep sample in which a thread existed.
     last: Option<Snapshot>,
 }
 
 #[derive(Debug)]
 struct RingSum {
     state: RingState,
-    /// SQEs consumed and completions posted, and the time of their last change.
+    /// SQEs consumed, completions posted, and the time of their last change.
     progress: (u32, u32, u64),
-    /// Time since which task work is pending, and completions posted then.
+    /// Time since which task work is pending, and the completions posted at that time.
     unrun_since: Option<(u64, u32)>,
 }
 
@@ -67,20 +67,20 @@ struct RingSum {
 #[derive(Debug, Default)]
 struct UnreadSum {
     bytes: u32,
-    /// Time since which it had as many.
+    /// Time since which this much data is unread.
     since_ns: u64,
     /// Number of its last sample.
     sample: u64,
-    /// The longest such time while a thread slept, and the sleep of that thread so far.
+    /// The longest such time during which a thread slept, and that thread's sleep so far.
     longest: Option<UnreadSocket>,
     asleep_ns: u64,
 }
 
-/// A ring's threads in one sample.
+/// Threads that use a ring, in one sample.
 pub(crate) struct Users<'s>(pub Vec<&'s Thread>);
 
 impl<'s> Users<'s> {
-    /// Threads that entered it last; if none did, all threads of the process.
+    /// Threads that last entered this ring, or all threads of the process if there are none.
     pub fn of(ring: &Ring, sample: &'s Snapshot) -> Self {
         let of_process = || sample.threads.iter().filter(|t| t.tgid == ring.tgid && !t.is_kernels);
         let entered = |t: &&Thread| t.last_ring == ring.address || ring.submitter == Some(t.tid);
@@ -100,7 +100,8 @@ impl<'s> Users<'s> {
         !self.0.is_empty() && self.0.iter().all(|t| t.asleep)
     }
 
-    /// All sleep in io_uring_enter(2) for more completions than the CQ has, without a time limit: the longest sleep, and how many it waits for.
+    /// If all of them sleep in io_uring_enter(2) without a timeout for more completions than the CQ has: the longest
+    /// sleep, and the number of completions that it waits for.
     pub fn starved(&self, ring: &Ring) -> Option<(u64, u64)> {
         let wanted = |t: &Thread| t.arguments[2].min(ring.cq_entries.into());
         let is_limited = |t: &Thread| t.arguments[3] & (EXT_ARG | EXT_ARG_REG) != 0;
@@ -109,7 +110,7 @@ impl<'s> Users<'s> {
         self.0.iter().filter(|_| all).filter_map(|t| Some((t.asleep_ns?, wanted(t)))).max()
     }
 
-    /// The thread that has to run the task work that is pending; `None`: none is, or it is about to.
+    /// The thread that has to run pending task work; `None` if none is pending or the thread is about to run it.
     pub fn runner(&self, ring: &Ring) -> Option<u32> {
         match ring.setup_flags {
             flags if flags & DEFER_TASKRUN != 0 => {
@@ -121,7 +122,7 @@ impl<'s> Users<'s> {
     }
 }
 
-/// In io_uring_enter(2) with IORING_ENTER_GETEVENTS.
+/// Whether the thread is in io_uring_enter(2) with IORING_ENTER_GETEVENTS.
 pub(crate) fn waits(t: &Thread) -> bool {
     t.call == Some(IO_URING_ENTER) && t.arguments[3] & GETEVENTS != 0
 }
@@ -203,7 +204,7 @@ impl Sums {
         s.overflowed += u64::from(ring.has_overflowed);
         if let Some(depth) = &ring.depth {
             s.most_overflowed = s.most_overflowed.max(Some(depth.overflow_list.into()));
-            // A program that closes files before it ends its requests passes through this state.
+            // A program that closes files before its requests complete is in this state only briefly.
             let twice: Vec<&Request> = held(depth).filter(|r| self.held.contains(&(r.address, r.user_data))).collect();
             s.most_held = s.most_held.max(Some(twice.len() as u64));
             s.held_opcode = s.held_opcode.take().or(twice.first().map(|r| r.opcode.clone()));
@@ -227,7 +228,7 @@ impl Sums {
         let sum = self.nagle.get_or_insert_default();
         sum.sockets = sum.sockets.max(sample.processes.iter().map(|p| u64::from(p.tcp_sockets)).sum());
         sum.held += u64::from(!sample.sockets.is_empty());
-        // Only threads of one process, since those of another may continue.
+        // Only threads of the same process: threads of another process may continue.
         let asleep = |tgid| sample.threads.iter().filter(|t| t.tgid == tgid && !t.is_kernels).all(|t| t.asleep);
         sum.held_asleep += u64::from(sample.sockets.iter().any(|socket| asleep(socket.tgid)));
         for socket in &sample.sockets {
@@ -250,7 +251,7 @@ impl Sums {
                 (sum.bytes, sum.since_ns) = (socket.bytes, sample.at_ns);
             }
             sum.sample = self.samples;
-            // Another thread of the process may be about to read it.
+            // Another thread of the process may be about to read.
             let of_process = || sample.threads.iter().filter(|t| t.tgid == socket.tgid && !t.is_kernels);
             let in_epoll = |t: &&Thread| {
                 t.waits_on == socket.epoll && t.call.is_some_and(|call| syscall_name(call).starts_with("epoll_"))
@@ -268,7 +269,7 @@ impl Sums {
         }
     }
 
-    /// Sockets with unread data, the longest first.
+    /// Sockets with unread data, longest time first.
     fn unread_sockets(&self) -> impl Iterator<Item = (UnreadSocket, u64)> {
         let of = |sum: &UnreadSum| {
             let of = UnreadSocket { at_end: sum.sample == self.samples, ..sum.longest.clone()? };
@@ -299,7 +300,7 @@ impl Sums {
             }
             None => sum,
         });
-        // Processes of one cgroup lose the same time.
+        // Processes in one cgroup are throttled for the same time.
         let quota_ns = self.quota_ns.values().map(|(first, last)| last.saturating_sub(*first)).max().unwrap_or(0);
         StateRecord {
             source: StateSource::Iterators,
@@ -316,11 +317,11 @@ impl Sums {
         }
     }
 
-    /// The last state known in depth.
+    /// The last deep state.
     pub fn moment(&self) -> Option<Moment> {
         let last = self.last.as_ref()?;
         let of_rings = last.rings.iter().filter_map(|r| self.rings.get(&r.address));
-        // A ring sampled once gives no information.
+        // A ring that was sampled once shows no progress or lack of it.
         let still = |sum: &RingSum| (sum.state.samples > 1).then(|| last.at_ns.saturating_sub(sum.progress.2));
         let still_ns = of_rings.map(still).min().flatten();
         let mut threads: Vec<&Thread> = last.threads.iter().filter(|t| !t.is_kernels).collect();
@@ -346,7 +347,7 @@ impl Sums {
         let depth = ring.depth.as_ref();
         let progress_ns = self.rings.get(&ring.address).map_or(sample.at_ns, |sum| sum.progress.2);
         let stands = progress_ns < sample.at_ns;
-        // Everything that its only thread submitted was submitted before that thread slept.
+        // All requests submitted by a ring's only thread are older than the thread's sleep.
         let asleep_ns = match users.0.as_slice() {
             [only] if waits(only) && ring.setup_flags & SQPOLL == 0 => only.asleep_ns,
             _ => None,
@@ -376,7 +377,7 @@ impl Sums {
                 opcode: r.opcode.clone(),
                 requests: 0,
                 held: r.references.map(|_| 0),
-                // The kernel stores the result in the same field when it is ready.
+                // Once the request is ready, the kernel stores its result in the same field.
                 fd: (!r.is_fixed && !ring.has_task_work).then_some(r.fd),
                 user_data: Some(format!("{:#x}", r.user_data)),
                 at_least_ns: asleep_ns,
@@ -387,7 +388,7 @@ impl Sums {
             of.at_least_ns = of.at_least_ns.max(met);
         }
         let mut all: Vec<ArmedRequests> = all.into_values().collect();
-        // Sockets that were not counted one by one.
+        // Sockets that were not counted individually.
         let more = u64::from(depth.armed).saturating_sub(depth.requests.len() as u64);
         match all.as_mut_slice() {
             [only] => only.requests += more,

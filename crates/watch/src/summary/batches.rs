@@ -21,7 +21,7 @@ pub(super) fn enter_calls(batches: &Batches, one_in: u32) -> Option<Estimate> {
     estimated(batches.values().copied(), one_in)
 }
 
-/// Of all rings, with and without their own record.
+/// Over all rings, with or without their own record.
 pub(super) fn of_all(observed: &Observed) -> Batches {
     let mut batches = Batches::new();
     let of_others = observed.others.iter().map(|others| &others.batches);

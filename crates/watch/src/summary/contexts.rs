@@ -1,4 +1,4 @@
-//! The records of contexts of native and POSIX AIO, and of contexts without their own record.
+//! Records of native and POSIX AIO contexts, and of contexts without their own record.
 
 use super::part::Part;
 use iotrail_probe::rings::{ContextCounts, OpcodeCounts, OtherCounts};
@@ -9,7 +9,7 @@ pub(super) fn context(counts: &ContextCounts, part: &Part, one_in: u32) -> Conte
     let completions = counts.vehicles.iter().map(|v| v.completions).sum();
     let reaped = sum(|o| o.completions);
     let of_results = |n| (reaped > 0 || completions == 0).then_some(n);
-    // Results of requests whose submission was not observed: they may not be numbers of bytes.
+    // Results of requests with unobserved submissions may not be byte counts.
     let of_known = counts.opcodes.iter().all(|o| o.opcode != "unknown" || o.completions == 0);
     ContextRecord {
         context: counts.context,

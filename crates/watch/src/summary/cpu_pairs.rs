@@ -1,21 +1,21 @@
-//! Completions by the CPU where they were ready and the CPU where they were posted.
+//! Counts completions by the CPU on which they became ready and the CPU on which they were posted.
 
 use std::collections::{BTreeMap, HashMap};
 
 use iotrail_schema::trace_record::CpuPair;
 use iotrail_schema::trail::RequestTrace;
 
-/// Completions by the CPU where they were ready and the CPU where they were posted.
+/// Completions that became ready on one CPU and were posted on another.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pair {
     completions: u64,
     stands_for: u64,
-    /// The same by the submitting thread.
+    /// The same by submitting thread.
     by_thread: HashMap<u32, u64>,
 }
 
 impl Pair {
-    /// Maximum number of threads kept: a program may create hundreds of thousands.
+    /// Maximum number of kept threads, since a program may create hundreds of thousands.
     const THREADS: usize = 1024;
 
     pub fn take(&mut self, trail: &RequestTrace) {
@@ -27,7 +27,7 @@ impl Pair {
         }
     }
 
-    /// The smallest set of threads that submitted nine in ten.
+    /// Minimum number of threads that submitted 90 % of them.
     fn threads(&self) -> u64 {
         let mut each: Vec<u64> = self.by_thread.values().copied().collect();
         each.sort_unstable_by_key(|n| std::cmp::Reverse(*n));

@@ -1,4 +1,4 @@
-//! Traced requests as they arrive.
+//! Aggregates traced requests as they arrive.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::durations::Durations;
 use iotrail_stats::estimate::{self, Stratum};
 
-/// Sums of traced requests as they arrive.
+/// Sums over traced requests.
 #[derive(Debug)]
 pub struct Summary {
     pub(super) choice: Choice,
-    /// The factor from the time that is traced now to the time that it represents.
+    /// Ratio of the represented time to the time being traced.
     pub(crate) scale: u32,
     pub(super) completions: u64,
-    /// Of them, completions of requests with weight 1.
+    /// Completions among them of requests with weight 1.
     pub(super) whole: u64,
     pub(super) parts: BTreeMap<Option<u32>, Part>,
     pub(super) cpu_pairs: BTreeMap<(u32, u32), Pair>,
@@ -35,14 +35,15 @@ pub struct Summary {
     pub(super) passages: OrderTracker,
     pub(super) memory: Memory,
     pub(super) files: Files,
-    /// By opcode, of all rings.
+    /// By opcode over all rings.
     pub(super) histograms: BTreeMap<String, ByPath>,
     pub(super) slices: Slices,
-    /// Maximum number of rings in the record, the busiest.
+    /// Maximum number of rings in the record; the busiest are listed.
     pub(super) listed: usize,
 }
 
-/// Rings with their own latencies in a copy. With more rings, the copy has the latencies together, and its record lists the busiest.
+/// Maximum number of rings whose latencies a copy keeps separately. With more rings it has only their sum, and its
+/// record lists the busiest.
 pub(crate) const COPIED: usize = 64;
 
 impl Summary {
@@ -64,9 +65,9 @@ impl Summary {
         }
     }
 
-    /// A copy of the sums so far, without the order of completions, whose memory grows with their number.
+    /// A copy of the sums so far, without the order of completions, which needs memory for each completion.
     pub(crate) fn so_far(&self) -> Self {
-        // A copy per ring would double the memory of a trace with many rings.
+        // With many rings, a copy per ring would double the memory of the trace.
         let parts = match self.parts.len() <= COPIED {
             true => self.parts.clone(),
             false => {
@@ -96,24 +97,24 @@ impl Summary {
         self.choice
     }
 
-    /// The weight of a sampled request; 1 if none had to be skipped.
+    /// Weight of a sampled request; 1 if no request was skipped.
     pub(super) fn one_in(&self, loss: &FollowLoss) -> u32 {
         self.choice.stands_for(loss.sampled_from)
     }
 
-    /// The total number of requests, from the selected ones and the later ones; a refused request is included.
+    /// Total number of requests, including rejected ones, from the selected and the later requests.
     pub(super) fn requests(&self, loss: &FollowLoss) -> Option<estimate::Total> {
         let one_in = self.one_in(loss);
         let ones = |n: u64| (n, n as f64);
         let chosen = Stratum { whole: ones(loss.chosen.whole), sampled: ones(loss.chosen.sampled) };
         let later = loss.came_later as f64;
-        // If all are selected, the number of selected requests is exact.
+        // If all requests are selected, their number is exact.
         let none = estimate::Total { total: 0.0, lo: 0.0, hi: 0.0 };
         let none = (one_in <= 1 && loss.came_later > 0).then_some(none);
         estimate::interval(&[chosen], one_in).or(none).map(|t| t.and(later))
     }
 
-    /// Latencies, and delivery delays by delivery path, of the requests traced so far.
+    /// Latencies of the requests traced so far, and delivery delays by delivery path.
     pub(crate) fn buckets(&self) -> (Buckets, Vec<(DeliveryPath, Buckets)>) {
         let mut latency = Durations::default();
         let mut delays = Delays::default();
@@ -125,7 +126,7 @@ impl Summary {
         (latency.buckets(&BOUNDS_NS), delays)
     }
 
-    /// Traced completions so far.
+    /// Number of completions traced so far.
     pub fn completions(&self) -> u64 {
         self.completions
     }
@@ -163,7 +164,7 @@ impl Summary {
         part.delays.take(trail);
     }
 
-    /// Its completion found the queue full: it has no latency and no delivery path.
+    /// Adds a request whose completion found the CQ full, so that it has no latency and no delivery path.
     pub fn take_overflowed(&mut self, trail: &RequestTrace) {
         self.files.take_overflowed(trail);
         if trail.result < 0 {
@@ -175,7 +176,7 @@ impl Summary {
         self.memory.unregistered(at);
     }
 
-    /// A request of native or POSIX AIO.
+    /// Adds a native or POSIX AIO request.
     pub fn take_reaped(&mut self, reaped: Reaped) {
         self.completions += 1;
         self.whole += u64::from(reaped.weight <= 1);
@@ -184,7 +185,7 @@ impl Summary {
         let (tgid, fd) = (reaped.tgid, reaped.fd);
         let weight = reaped.weight.max(1).saturating_mul(self.scale);
         self.files.take_reaped(tgid, fd, &reaped.opcode, (reaped.weight, self.scale), reaped.result, latency_ns);
-        // glibc's threads complete POSIX AIO, and no event shows the time.
+        // glibc's threads complete POSIX AIO; no event shows when.
         let is_posix = opcode::POSIX_AIO.iter().any(|op| op.name == reaped.opcode);
         let mut seen = reaped.seen;
         seen.ended_ns = seen.ended_ns.or(is_posix.then_some(reaped.reaped_ns));
@@ -194,13 +195,13 @@ impl Summary {
         times.take_reaped(reaped.submitted_ns, &seen, reaped.reaped_ns, weight);
     }
 
-    /// A completion that was sampled in the completion queue.
+    /// Adds a completion that was sampled in the CQ.
     pub fn take_stay(&mut self, stay: &CqResidence) {
         let weight = stay.weight.max(1).saturating_mul(self.scale);
         self.parts.entry(stay.ring).or_default().stays.take(&CqResidence { weight, ..*stay });
     }
 
-    /// Takes the requests traced since the last interval, by ring; keeps only the state that later completions need.
+    /// Takes the requests traced since the last interval, by ring. Keeps only the state that later completions need.
     pub(crate) fn turn(&mut self) -> BTreeMap<Option<u32>, Part> {
         self.cpu_pairs.clear();
         self.histograms.clear();
@@ -211,7 +212,7 @@ impl Summary {
         parts
     }
 
-    /// These rings have no separate record from now on; their traced requests are added to the others.
+    /// Merges these rings into the others; they no longer have their own record.
     pub(crate) fn fold(&mut self, rings: &[u32]) {
         for ring in rings {
             if let Some(part) = self.parts.remove(&Some(*ring)) {

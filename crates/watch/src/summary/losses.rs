@@ -1,4 +1,4 @@
-//! Warnings: the probes' own reports, and limits of the counts.
+//! Warnings from the probes, and limits of the counts.
 
 use crate::rings::SeenRing;
 use iotrail_answer::warnings::doubt::{self, Counts};
@@ -17,7 +17,7 @@ pub(super) fn probe(observed: &Observed) -> Probe {
     }
 }
 
-/// `requests`: of all rings and contexts.
+/// `requests`: over all rings and contexts.
 pub(super) fn doubts(observed: &Observed, requests: u64, seen: &[&SeenRing]) -> Vec<Warning> {
     let mut warnings = doubt::doubts(Counts {
         completions: observed.seen,

@@ -12,7 +12,7 @@ pub(super) fn of_all(observed: &Observed) -> Vec<OpcodeCounts> {
     merged(of_rings.chain(observed.contexts.iter().flat_map(|context| &context.opcodes)))
 }
 
-/// Every opcode once, the busiest first.
+/// Each opcode once, busiest first.
 fn merged<'a>(opcodes: impl Iterator<Item = &'a OpcodeCounts>) -> Vec<OpcodeCounts> {
     let mut by_name: BTreeMap<&str, OpcodeCounts> = BTreeMap::new();
     for o in opcodes {

@@ -4,11 +4,11 @@ use crate::files::Names;
 use iotrail_probe::rings::{OpenCounts, RingCounts};
 use iotrail_schema::trace_record::OpenRecord;
 
-/// `None`: all of them have completed, with the completion queue full: such a completion does not name its request.
+/// `None` if all of them completed with a full CQ, since such a completion does not name its request.
 pub(super) fn open(counts: &OpenCounts, rings: &[RingCounts], files: &Names) -> Option<OpenRecord> {
     let of = rings.iter().find(|r| Some(r.ring) == counts.ring);
     let of = of.and_then(|r| r.opcodes.iter().find(|o| o.opcode == counts.opcode));
-    // By the counts; a ring from before the trace has completions of uncounted requests.
+    // From the counts. A ring older than the trace also completes requests that were not counted.
     let in_flight = of.map(|o| (o.requests + o.more).saturating_sub(o.completions).max(counts.multishot));
     let at_most = in_flight.unwrap_or(u64::MAX);
     (at_most > 0).then(|| OpenRecord {

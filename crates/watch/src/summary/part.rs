@@ -1,4 +1,4 @@
-//! Traced requests of one ring, or of no ring.
+//! Traced requests of one ring or of none.
 
 use std::collections::BTreeMap;
 
@@ -18,21 +18,21 @@ use iotrail_stats::estimate::{self, Stratum};
 #[derive(Debug, Clone, Copy, Default)]
 struct Run {
     completions: u64,
-    /// The sum of their weights.
+    /// Sum of their weights.
     estimated: u64,
 }
 
-/// Traced requests of one ring, or of no ring.
+/// Traced requests of one ring or of none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Part {
     pub by_opcode: BTreeMap<String, Times>,
     pub delays: Delays,
     pub stays: Stays,
-    /// By the number of items of the run.
+    /// By the run's number of items.
     run_items: BTreeMap<u32, Run>,
-    /// The last submitting thread.
+    /// The thread that submitted last.
     pub tid: u32,
-    /// By opcode and errno: the first completion with it.
+    /// The first failed completion by opcode and errno.
     errors: BTreeMap<(String, i32), FirstError>,
     pub threads: Submitters,
 }
@@ -68,14 +68,14 @@ impl Part {
         self.threads.add(&other.threads);
     }
 
-    /// Number of items of its run.
+    /// Adds a completion whose run had this many items.
     pub fn carried_by_run(&mut self, items: u32, weight: u32) {
         let run = self.run_items.entry(items).or_default();
         run.completions += 1;
         run.estimated += u64::from(weight.max(1));
     }
 
-    /// The failure of a traced completion, if any. Trails arrive by CPU: not exactly in the order of posting.
+    /// Records a failed completion. Trails arrive per CPU, so not exactly in the order of posting.
     pub fn take_error(&mut self, trail: &RequestTrace) {
         if trail.result < 0 {
             let first = FirstError { posted_ns: trail.posted.ns, user_data: trail.user_data };
@@ -90,7 +90,7 @@ impl Part {
         }
     }
 
-    /// The exact counts, with the delays of the traced completions.
+    /// The exact counts with the delays of the traced completions.
     pub fn vehicles(&self, counts: &[DeliveryPathCount]) -> Vec<DeliveryPathCount> {
         self.delays.beside(counts)
     }
@@ -104,7 +104,7 @@ impl Part {
         self.run_items.iter().map(record).collect()
     }
 
-    /// `one_in`: as of [`Durations::latency`].
+    /// `one_in`: as in [`Durations::latency`].
     pub fn opcode(&self, counts: &OpcodeCounts, one_in: u32) -> OpcodeRecord {
         let none = Times::default();
         let times = self.by_opcode.get(&counts.opcode).unwrap_or(&none);
@@ -136,13 +136,13 @@ impl Part {
         }
     }
 
-    /// By name, the most frequent first.
+    /// Error counts with their names, most frequent first.
     fn errnos(&self, of: &OpcodeCounts) -> Vec<ErrnoCount> {
         let first = |errno| self.errors.get(&(of.opcode.clone(), errno));
         named(&of.errnos, |errno| first(errno).map(|first| format!("{:#x}", first.user_data)))
     }
 
-    /// Separates waits from the other requests of one ring.
+    /// Separates waits from the ring's other requests.
     pub fn settle(&mut self) -> BTreeMap<String, Limit> {
         let limits = waits::limits(self.by_opcode.iter().map(|(opcode, times)| (opcode, times.spans())));
         for (opcode, times) in &mut self.by_opcode {
@@ -152,7 +152,7 @@ impl Part {
     }
 }
 
-/// By name, the most frequent first.
+/// Error counts with their names, most frequent first.
 pub(super) fn named(errnos: &[(i32, u64)], user_data: impl Fn(i32) -> Option<String>) -> Vec<ErrnoCount> {
     let record =
         |&(errno, count): &(i32, u64)| ErrnoCount { errno: errno_name(errno), count, user_data: user_data(errno) };

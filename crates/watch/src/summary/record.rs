@@ -1,4 +1,4 @@
-//! The record of a traced span.
+//! Builds the record of a trace.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use iotrail_schema::account::{Account, End, Start};
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::trace_record::{IowqRecord, OpcodeRecord, RingRecord, SCHEMA, Total, TraceCpu, TraceRecord};
 
-/// Numbers of the busiest rings, at most `most`.
+/// Numbers of the `most` busiest rings.
 fn busiest(rings: &[RingCounts], most: usize) -> BTreeSet<u32> {
     let mut all: Vec<&RingCounts> = rings.iter().collect();
     all.sort_by_key(|counts| Reverse(counts.opcodes.iter().map(|op| op.completions).sum::<u64>()));
@@ -78,13 +78,14 @@ impl Summary {
         let emulated = doubt::emulated(&span.host).into_iter().collect();
         let times = all.times();
         let total = total(observed, &all, &times, &self, span.elapsed_ns, &seen.rings, &is_wait);
-        // The weights of traced requests are estimates. If each request has one completion, the number of requests is exact.
+        // Weights of traced requests are estimates. If each request has a single completion, the number of requests is
+        // exact.
         let each = |o: &OpcodeRecord| o.more == 0 && o.waits.is_none();
         let requests = times.account().map(|mut requests| {
             if self.scale == 1 && total.opcodes.iter().all(each) {
                 requests.stands_for(total.ios);
             }
-            // AIO requests start at their call and end at their reaping.
+            // AIO requests begin at their call and end at their reaping.
             if rings.is_empty() {
                 (requests.from, requests.to) = (Start::Intended, End::Reaped);
             }
@@ -101,7 +102,7 @@ impl Summary {
                     system_ns: span.cpu.map(|cpu| cpu.system_ns),
                 },
                 processes: span.processes,
-                // A sample of /proc also finds processes that were asleep throughout.
+                // A sample of /proc also finds workers that slept throughout.
                 iowq: IowqRecord {
                     most_at_once: span.most_workers.max(total.iowq.most_at_once),
                     cpu_ns: span.workers_cpu_ns,

@@ -1,4 +1,4 @@
-//! The records of rings.
+//! Records of rings.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ use iotrail_probe::rings::{OpcodeCounts, RegisterCounts, RingCounts};
 use iotrail_schema::setup_flag;
 use iotrail_schema::trace_record::{EnterWaits, RegisterCalls, RingRecord, SqpollRecord};
 
-/// The SQPOLL threads that were observed to submit, by ring.
+/// SQPOLL threads that were seen submitting, by ring.
 pub(crate) fn sq_tids(rings: &[RingCounts], followed: &BTreeMap<Option<u32>, Part>) -> HashMap<u32, u32> {
     let polled = rings.iter().filter(|c| c.setup_flags & SQPOLL != 0);
     polled.filter_map(|c| Some((c.ring, followed.get(&Some(c.ring)).filter(|part| part.tid != 0)?.tid))).collect()
@@ -31,7 +31,7 @@ pub(super) fn ring(
         comm: counts.comm.clone(),
         fds: seen.map_or(vec![], |ring| ring.fds.iter().copied().collect()),
         flags: setup_flag::names(counts.setup_flags, Some(counts.cq_entries)),
-        // The last sample is newer than the probes' data, which is from the creation or the last overflow.
+        // The last sample is newer than the probes' sizes, which are from creation or the last overflow.
         sq_entries: seen.map_or(counts.sq_entries, |ring| ring.sq_entries),
         cq_entries: seen.map_or(counts.cq_entries, |ring| ring.cq_entries),
         found: counts.found,
@@ -73,7 +73,7 @@ fn register_calls(counts: &RegisterCounts) -> RegisterCalls {
     RegisterCalls { operation: counts.operation.clone(), calls: counts.calls, errnos: named(&counts.errnos, |_| None) }
 }
 
-/// `None`: the ring has no SQPOLL thread, or neither /proc nor a traced request shows it.
+/// `None` if the ring has no SQPOLL thread, or neither /proc nor a traced request shows it.
 pub(super) fn sqpoll(
     counts: &RingCounts,
     found: Option<&SeenRing>,
@@ -83,7 +83,8 @@ pub(super) fn sqpoll(
     if counts.setup_flags & SQPOLL == 0 {
         return None;
     }
-    // Until its thread has started, fdinfo names the creating thread: an observed submission takes precedence.
+    // fdinfo shows the creating thread until the SQPOLL thread has started, so an observed submission takes
+    // precedence.
     let tid = by_trails.or(found.and_then(|ring| ring.sq_thread))?;
     let thread = (seen.sq_thread)(counts.tgid, tid);
     Some(SqpollRecord {
@@ -98,7 +99,7 @@ pub(super) fn sqpoll(
     })
 }
 
-/// Rings on one thread (IORING_SETUP_ATTACH_WQ) name each other: the thread's times cover all of them.
+/// Rings that share a thread (IORING_SETUP_ATTACH_WQ) list each other, because the thread's times cover all of them.
 pub(super) fn share_threads(rings: &mut [RingRecord]) {
     let on: Vec<(u32, u32)> = rings.iter().filter_map(|r| Some((r.ring, r.sqpoll.as_ref()?.tid))).collect();
     for (ring, s) in rings.iter_mut().filter_map(|r| Some((r.ring, r.sqpoll.as_mut()?))) {

@@ -1,4 +1,4 @@
-//! Data about a traced span that does not come from the probes.
+//! Data about a trace that does not come from the probes.
 
 use crate::files::Names;
 use crate::processes::{CpuTime, SqThread};
@@ -6,7 +6,7 @@ use crate::rings::SeenRing;
 use iotrail_schema::measurement::{Host, Warning};
 use iotrail_schema::trace_record::{ProcessRecord, Subject};
 
-/// Data about the traced span that does not come from the probes.
+/// Data about a trace that does not come from the probes.
 #[derive(Debug)]
 pub struct Span {
     pub started_unix_s: u64,
@@ -20,7 +20,7 @@ pub struct Span {
     pub warnings: Vec<Warning>,
 }
 
-/// Data of /proc about the rings and their threads.
+/// What /proc shows about the rings and their threads.
 pub struct ProcView<'a> {
     pub rings: Vec<&'a SeenRing>,
     /// By process and thread.

@@ -1,4 +1,4 @@
-//! The probes' counts of all rings and contexts together.
+//! Totals of the probes' counts over all rings and contexts.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use iotrail_schema::trace_record::{
     CountIntervals, IowqRecord, MemoryRecord, OpcodeRecord, OverlapRecord, SampledEvents, Total, TraceCpu, operations,
 };
 
-/// `None`: no memory was shared.
+/// `None` if no memory was shared.
 fn memory(of: &Memory) -> Option<MemoryRecord> {
     let ring = of.overlap.as_ref().map(|o| o.ring).or(of.outlived_first.as_ref().map(|first| first.ring))?;
     Some(MemoryRecord {
@@ -39,7 +39,7 @@ fn memory(of: &Memory) -> Option<MemoryRecord> {
     })
 }
 
-/// The probes' totals; the caller adds the data of /proc.
+/// The probes' totals. The caller adds data from /proc.
 pub(super) fn total(
     observed: Observed,
     all: &Part,
@@ -130,7 +130,7 @@ pub(super) fn total(
 fn per_io(observed: &Observed) -> PerIo {
     let ios = observed.seen;
     let ratio = |n: Option<u64>| n.filter(|_| ios > 0).map(|n| n as f64 / ios as f64);
-    // Without system calls the sum is useless.
+    // Without system calls the sum would be meaningless.
     let switches = observed.syscalls.zip(observed.returns.as_ref()).map(|(calls, r)| calls + r.values().sum::<u64>());
     PerIo {
         syscalls: ratio(observed.syscalls),
@@ -167,11 +167,11 @@ fn followed(summary: &Summary, observed: &Observed, times: &Times) -> Followed {
     }
 }
 
-/// By their names in [`PerIo`].
+/// By field name in [`PerIo`].
 fn per_io_intervals(observed: &Observed) -> BTreeMap<String, [f64; 2]> {
     let ios = observed.seen as f64;
     let of = |sampled: Sampled| observed.intervals.get(sampled.name()).copied();
-    // Returns that were counted all the time are exact.
+    // Returns that were counted throughout are exact.
     let counted = || observed.returns.as_ref().map(|r| r.values().sum::<u64>() as f64);
     let returns = || of(Sampled::Returns).or(counted().map(|n| (n, n)));
     let switches = || of(Sampled::Syscalls).zip(returns()).map(|(calls, more)| (calls.0 + more.0, calls.1 + more.1));
@@ -205,7 +205,7 @@ fn intervals(observed: &Observed) -> BTreeMap<String, [f64; 2]> {
     named.into_iter().filter_map(of).collect()
 }
 
-/// Of one ring, or of all rings.
+/// For one ring, or for the total.
 pub(super) fn count_intervals(observed: &Observed, ring: Option<u32>) -> CountIntervals {
     let of = observed.count_intervals.iter().filter(|((of, _), _)| *of == ring);
     of.map(|((_, name), interval)| (name.clone(), interval.map(|(lo, hi)| [lo, hi]))).collect()
@@ -216,7 +216,7 @@ fn sampled_events(events: &sampled_events::SampledEvents) -> SampledEvents {
     SampledEvents { windows: events.windows(), completions: seen.completions, traced_ns: Some(seen.ns) }
 }
 
-/// As far as counted.
+/// Mode switches by cause, as far as counted.
 pub(crate) fn mode_switches(observed: &Observed) -> Vec<ModeSwitch> {
     let calls = observed.syscalls.map(|count| ModeSwitch { cause: "syscall".into(), count });
     let returns = observed.returns.iter().flatten().map(|(cause, n)| ModeSwitch { cause: (*cause).into(), count: *n });

@@ -1,4 +1,4 @@
-//! The probes' counts, by ring, opcode and context.
+//! Tests of the probes' counts by ring, opcode and context.
 
 use super::*;
 use iotrail_path::division::ReapedStamps;
@@ -78,10 +78,10 @@ fn a_ring_has_its_sqpoll_threads_values() {
     let r = record(1, [trail(0)], observed(vec![polled.clone()], vec![]), &[seen]);
     assert_eq!((&r.rings[0].fds, &r.rings[0].sqpoll), (&vec![3, 5], &Some(expected.clone())));
     assert_eq!(r.rings[0].flags, ["sqpoll"]);
-    // The traced request shows the thread, /proc shows nothing of the ring.
+    // The traced request shows the thread; /proc shows nothing about the ring.
     let r = record(1, [trail(0)], observed(vec![polled.clone()], vec![]), &[]);
     assert_eq!(r.rings[0].sqpoll, Some(SqpollRecord { cpu: None, work_ns: None, ..expected }));
-    // A second ring on the same thread (IORING_SETUP_ATTACH_WQ).
+    // A second ring with the same thread (IORING_SETUP_ATTACH_WQ).
     let both = vec![polled.clone(), RingCounts { ring: 1, ..polled.clone() }];
     let r = record(1, [trail(0), RequestTrace { ring: Some(1), ..trail(0) }], observed(both, vec![]), &[]);
     let shared: Vec<_> = r.rings.iter().map(|r| r.sqpoll.as_ref().unwrap().shared_with.clone()).collect();
@@ -146,7 +146,7 @@ fn requests_of_contexts_are_counted_separately_and_in_total() {
     let unseen = context(&observed.contexts[1], &none, 1);
     assert_eq!((unseen.requests, unseen.completions, unseen.reaped), (5, 2, 0));
     assert_eq!((unseen.bytes, unseen.errors, unseen.active_ns), (None, None, None));
-    // Results without an observed submission count, but not as bytes.
+    // Results without an observed submission are counted, but not as bytes.
     let mut half = observed.contexts[0].clone();
     half.opcodes.push(opcode("unknown", 0, 3));
     let half = context(&half, &none, 1);

@@ -12,7 +12,7 @@ fn batches_and_runs() {
         let batches: Vec<_> = batches.iter().map(|b| (b.at_least, b.requests, b.calls)).collect();
         assert_eq!(batches, [(1, 1, 2.0), (2, 2, 2.0 * (0.5 + 1.0 / 3.0)), (32, 1, 2.0 / 32.0)]);
     }
-    // A few requests give little information about calls.
+    // Few requests give little information about calls.
     let [lo, hi] = r.total.enter_batches[0].calls_ci95.unwrap();
     assert!(lo < 0.2 && hi > 11.0, "{lo} to {hi}");
     let runs: Vec<_> = r.rings[0].run_items.iter().map(|r| (r.items, r.completions)).collect();
@@ -21,7 +21,7 @@ fn batches_and_runs() {
 
 #[test]
 fn runs_are_the_counted_ones_with_multishot_completions_too() {
-    // One run of one item, which posted three completions.
+    // One run with one item, which posted three completions.
     let one = |user_data| RequestTrace { run_items: Some(1), more: user_data < 3, ..trail(user_data) };
     let mut counts = observed(vec![counted(0, vec![opcode("recv", 1, 3)], vec![])], vec![]);
     (counts.task_work_runs, counts.run_batches) = (Some(1), vec![(1, 1)]);
@@ -45,7 +45,7 @@ fn each_traced_request_counts_with_its_weight() {
         run_items: Some(2),
         ..trail(0)
     };
-    // Twenty while all were traced, and twelve in a busy phase with a weight of a hundred each.
+    // 20 requests while all were traced, and 12 with a weight of 100 in a busy phase.
     let trails = || (0..20).map(|_| of(1, 1_000, 0)).chain((0..12).map(|_| of(100, 9_000, 1)));
     let mut counts = observed(vec![counted(0, vec![opcode("read", 1_250, 1_250)], vec![])], vec![]);
     counts.follow_loss.sampled_from = 1_230;
@@ -69,7 +69,7 @@ fn each_traced_request_counts_with_its_weight() {
     let runs: Vec<_> = t.run_items.iter().map(|i| (i.items, i.completions, i.estimated)).collect();
     assert_eq!(runs, [(2, 32, Some(1_220))]);
     assert_eq!(t.enter_calls, None, "of twelve, no total is told");
-    // If none was skipped, nothing is estimated.
+    // If no request was skipped, nothing is estimated.
     let one = observed(vec![counted(0, vec![opcode("read", 20, 20)], vec![])], vec![]);
     let r = recorded(Choice::adaptive(100), trails().take(20), one, &[]);
     assert_eq!(r.total.enter_calls, Some(Estimate { total: 20.0, ci95: [20.0, 20.0] }));
@@ -106,14 +106,14 @@ fn requests_that_came_later_or_are_unfinished_are_known() {
     };
     let chosen = Chosen { whole: 3, sampled: 0 };
     let loss = FollowLoss { came_later: 7_600, unfinished: 3, chosen, ..FollowLoss::default() };
-    // If all were selected, the count is exact.
+    // If all requests were selected, the count is exact.
     assert_eq!(requests(Choice::fixed(1), 20, 1, loss), Some((7_623.0, [7_623.0, 7_623.0])));
     assert_eq!(
         requests(Choice::fixed(1), 0, 1, FollowLoss { chosen: Chosen::default(), ..loss }),
         Some((7_600.0, [7_600.0; 2]))
     );
     assert_eq!(requests(Choice::fixed(1), 0, 1, FollowLoss::default()), None);
-    // Later requests shift both ends of the interval without widening it.
+    // Later requests shift both ends of the interval by the same amount.
     let chosen = Chosen { whole: 0, sampled: 2 };
     let loss = FollowLoss { chosen, sampled_from: 2_000, ..FollowLoss::default() };
     let (alone, [lo, hi]) = requests(Choice::fixed(100), 18, 100, loss).unwrap();
@@ -123,7 +123,7 @@ fn requests_that_came_later_or_are_unfinished_are_known() {
     assert_eq!(requests(Choice::fixed(100), 0, 100, FollowLoss { came_later: 7_600, ..FollowLoss::default() }), None);
 }
 
-/// A thousand with a heavy tail and a weight of a hundred each; and too few for an interval.
+/// 1,000 requests with a heavy tail and a weight of 100; and too few for an interval.
 #[test]
 fn a_mean_of_a_sample_has_its_interval_or_none() {
     let of = |n: u64| {
@@ -143,14 +143,14 @@ fn a_mean_of_a_sample_has_its_interval_or_none() {
     ] {
         let [lo, hi] = latency.mean_ci95.unwrap();
         assert_eq!(latency.mean, Some(mean));
-        // The standard error of twenty slow ones in a thousand is 44; if there may be more, the interval is wider.
+        // The standard error of 20 slow requests in 1,000 is 44; possible further slow ones widen the interval.
         assert!((mean - 90.0..mean - 60.0).contains(&lo) && (mean + 110.0..mean + 150.0).contains(&hi), "{lo} to {hi}");
     }
     let s = r.rings[0].stages.as_ref().unwrap();
     assert_eq!((s.total_ns, s.total_ci95), (298.0, r.total.latency_ns.mean_ci95));
     assert!(few.total.latency_ns.mean.is_some_and(|m| m > 300.0));
     assert_eq!((few.total.latency_ns.mean_ci95, few.rings[0].stages.as_ref().unwrap().total_ci95), (None, None));
-    // If none was skipped, it is exact.
+    // If no request was skipped, the mean is exact.
     let all = followed(1, (0..20).map(|i| trail(i * 1_000)));
     assert_eq!((all.latency_ns.mean, all.latency_ns.mean_ci95), (Some(100.0), Some([100.0, 100.0])));
 }
@@ -159,7 +159,7 @@ fn a_mean_of_a_sample_has_its_interval_or_none() {
 fn requests_in_windows_are_weighted_by_the_represented_time() {
     let mut summary = Summary::new(Choice::fixed(1));
     let took = |ns| RequestTrace { posted: at(ns, 0), ..trail(0) };
-    // A second that was traced completely, and five windows of 10 ms in ten seconds.
+    // One completely traced second, and five windows of 10 ms in ten seconds.
     (0..1000).for_each(|_| summary.take(took(500_000)));
     summary.scale = 200;
     (0..50).for_each(|_| summary.take(took(100_000)));

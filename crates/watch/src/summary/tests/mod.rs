@@ -1,4 +1,4 @@
-//! Synthetic counts and traced requests, and their exact results.
+//! Synthetic counts and traced requests with known results.
 
 use super::total::total;
 use super::*;
@@ -27,7 +27,7 @@ fn at(ns: u64, cpu: u32) -> Stamp {
     Stamp { ns, cpu }
 }
 
-/// A read of ring 0, submitted at `submitted`, posted 100 ns later by the timer tick; the stages in between are unknown.
+/// A read on ring 0, posted by the timer tick 100 ns after its submission; the stages in between are unknown.
 fn trail(submitted: u64) -> RequestTrace {
     RequestTrace {
         tgid: 7,
@@ -45,7 +45,7 @@ fn trail(submitted: u64) -> RequestTrace {
     }
 }
 
-/// The same with its stages: 10 ns to its issue, 50 to ready on CPU 1, 40 to its posting.
+/// The same with stages: issued after 10 ns, ready on CPU 1 after another 50 ns, posted after another 40 ns.
 fn staged(submitted: u64) -> RequestTrace {
     RequestTrace {
         issued: Some(at(submitted + 10, 0)),
@@ -100,7 +100,7 @@ fn observed(rings: Vec<RingCounts>, vehicles: Vec<DeliveryPathCount>) -> Observe
     }
 }
 
-/// Each of the trails has the weight `one_in`.
+/// Each trail has weight `one_in`.
 fn record(
     one_in: u32,
     trails: impl IntoIterator<Item = RequestTrace>,
@@ -152,7 +152,7 @@ fn recorded(
     summary.record(observed, &ProcView { rings: seen.iter().collect(), sq_thread: &thread, files: &files }, span)
 }
 
-/// Only traced requests; no counts.
+/// Totals from traced requests alone, without counts.
 fn followed(one_in: u32, trails: impl IntoIterator<Item = RequestTrace>) -> Total {
     record(one_in, trails, observed(vec![], vec![]), &[]).total
 }

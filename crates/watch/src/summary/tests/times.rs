@@ -1,4 +1,4 @@
-//! Latencies, stages, delays, waits and order of traced requests.
+//! Tests of latencies, stages, delays, waits and order of traced requests.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn latencies_by_ring_and_opcode() {
 #[test]
 fn stages_are_means_and_sum_to_the_latency() {
     let slow = RequestTrace { issued: Some(at(1030, 0)), ready: Some(at(1040, 0)), posted: at(1100, 0), ..trail(1000) };
-    // The clock went back between two CPUs: its stages are unknown.
+    // Clocks of two CPUs differ: the stages are unknown.
     let backwards = RequestTrace { ready: Some(at(2005, 1)), issued: Some(at(2010, 0)), ..trail(2000) };
     let t = followed(1, [staged(0), slow, backwards, trail(5000)]);
     let s = t.stages.unwrap();
@@ -86,7 +86,7 @@ fn completions_after_the_first_have_no_latency() {
     let sent = more("send_zc", 2, 50, true);
     let freed = RequestTrace { notification: true, ..more("send_zc", 2, 90, false) };
     let last = more("recv", 1, 400, false);
-    // A later request with the same user data is a different one.
+    // A later request with the same user data is a separate request.
     let again = RequestTrace { submitted: at(500, 0), ..more("recv", 1, 560, false) };
     let trails = multishot.into_iter().chain([sent, freed, last, again]);
     let ring = counted(
@@ -99,15 +99,15 @@ fn completions_after_the_first_have_no_latency() {
     assert_eq!((of("send_zc").count, of("send_zc").max), (1, Some(50)));
     assert_eq!((of("recv").count, of("recv").max), (1, Some(60)));
     assert_eq!(r.total.followed.completions, 7);
-    // But each was delivered, with its own delay.
+    // Each of the completions has its own delivery delay.
     let delay = Delay { max: Some(7), count: Some(7), over_1ms: Some(0), ..Delay::default() };
     assert_eq!(r.rings[0].vehicles[0].delay_ns, Some(delay.into()));
-    // Three requests of calls with four each, with a weight of eight.
+    // Three requests with a weight of eight, from calls with four requests each.
     let batches: Vec<_> = r.total.enter_batches.iter().map(|b| (b.at_least, b.requests, b.calls)).collect();
     assert_eq!(batches, [(4, 3, 6.0)]);
 }
 
-/// A poll that was armed for this long; it is posted 1 µs later.
+/// A poll armed for this long, and posted 1 µs later.
 fn armed(opcode: &str, submitted: u64, ns: u64) -> RequestTrace {
     RequestTrace {
         opcode: opcode.into(),
@@ -119,7 +119,7 @@ fn armed(opcode: &str, submitted: u64, ns: u64) -> RequestTrace {
     }
 }
 
-/// Reads of 100 ns, one at a time, next to a read of an eventfd that is pending all the time.
+/// Consecutive reads of 100 ns, next to an eventfd read that is pending throughout.
 #[test]
 fn an_open_wakeup_request_is_excluded_from_mean_and_order() {
     let reads = || (0..1_000).map(|i| staged(2 + i * 1_000));
@@ -141,7 +141,7 @@ fn an_open_wakeup_request_is_excluded_from_mean_and_order() {
     let order = r.total.order.as_ref().unwrap();
     assert_eq!((order.completions, order.waits, order.inversions, order.overtaken), (1_000, 1, 0, Some(0)));
     assert_eq!(order.delivery.as_ref().map(|d| d.completions), Some(1_001));
-    // A disk read that takes as long is not a wait: only known waits are separated.
+    // A disk read of the same length is not a wait: only known kinds of waits are separated.
     let slow = RequestTrace { course: Course::Block, ..armed("read", 1, 1_000_000) };
     let r = record(1, reads().chain([slow]), observed(ring(), vec![]), &[]);
     assert_eq!(
