@@ -36,16 +36,16 @@ pub use self::statistic::Statistic;
 use super::random::SplitMix64;
 use super::student;
 
-/// Minimum number of pairs, or repeats per side, for an interval: one value has no spread.
+/// Minimum number of pairs, or of repeats per side, for an interval: a single value has no spread.
 pub const FEWEST: usize = 2;
 
 /// More repeats than any run makes.
 const MOST: usize = 100_000;
 
-/// Draws: s errs by 1 / √(2·2,000), 1.6 %.
+/// Number of draws: s has an error of 1 / √(2·2,000), 1.6 %.
 const DRAWS: usize = 2_000;
 
-/// Ratio of b's number to a's.
+/// Ratio of b's value to a's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
     pub ratio: f64,
@@ -57,20 +57,22 @@ pub struct Ratio {
 pub struct Interval {
     pub lo: f64,
     pub hi: f64,
-    /// Probability of a difference this large or larger if the arms are equal: the interval with this error reaches exactly to 1.
+    /// Probability of a difference at least this large if the arms are equal: the interval with this error probability
+    /// ends exactly at 1.
     pub p: f64,
-    /// Standard error of the ratio's logarithm, and its degrees of freedom.
+    /// Standard error of the ratio's logarithm and its degrees of freedom.
     standard_error: f64,
     df: f64,
 }
 
-/// For arms that were interleaved: values at the same index are a pair. `None` if a value is not above 0, or there are none.
+/// For interleaved arms, where values with the same index form a pair. `None` if there are no values, or a value is not
+/// above 0.
 pub fn paired(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let pairs = PairRatios::new(a, b)?;
     Some(of_blocks(pairs.repeats(), pairs.resolution(), |times| pairs.log(times)))
 }
 
-/// For latencies of arms that were interleaved, with equal numbers of repeats.
+/// For latencies of interleaved arms with equal numbers of repeats.
 pub fn paired_quantiles(a: &MergedQuantile, b: &MergedQuantile) -> Ratio {
     of_blocks(a.repeats().min(b.repeats()), a.resolution(), |times| b.log(times) - a.log(times))
 }
@@ -85,19 +87,19 @@ fn of_blocks(n: usize, resolution: f64, log: impl Fn(&[u32]) -> f64) -> Ratio {
     Ratio { ratio: measured.exp(), interval: Some(interval(measured, logs, error, n as f64 - 1.0, resolution)) }
 }
 
-/// The number of one side and its interval, by resampling its repeats.
+/// Value and interval of one side, by resampling its repeats.
 pub fn alone(of: &impl Statistic) -> Ratio {
     of_blocks(of.repeats(), of.resolution(), |times| of.log(times))
 }
 
-/// For sides measured at different times: drift between them is in the difference and in no interval.
+/// For sides measured at different times: drift between them affects the ratio but no interval.
 pub fn unpaired(a: &impl Statistic, b: &impl Statistic) -> Ratio {
     let (n, m) = (a.repeats(), b.repeats());
     let measured = b.log(&vec![1; m]) - a.log(&vec![1; n]);
     if n.min(m) < FEWEST {
         return Ratio { ratio: measured.exp(), interval: None };
     }
-    // One random stream for both, so that equal sides have different draws.
+    // Both sides draw from one random stream, so that equal sides have different draws.
     let mut random = SplitMix64::new(0);
     let of_a = draws(&mut random, n, |times| a.log(times));
     let of_b = draws(&mut random, m, |times| b.log(times));
@@ -108,7 +110,7 @@ pub fn unpaired(a: &impl Statistic, b: &impl Statistic) -> Ratio {
     Ratio { ratio: measured.exp(), interval: Some(interval(measured, logs, (in_a + in_b).sqrt(), df, resolution)) }
 }
 
-/// Statistics of the draws of `n` repeats.
+/// Statistics of draws from `n` repeats.
 fn draws(random: &mut SplitMix64, n: usize, of: impl Fn(&[u32]) -> f64) -> Vec<f64> {
     let mut times = vec![0; n];
     let mut draw = || {
@@ -134,7 +136,7 @@ fn deviation(values: &[f64]) -> f64 {
 fn interval(log: f64, mut logs: Vec<f64>, standard_error: f64, df: f64, resolution: f64) -> Interval {
     let reach = student::quantile(0.975, df) * standard_error;
     let tail = DRAWS / 40;
-    // The logarithm is known within the resolution; for two equal values nothing varies.
+    // The logarithm is only known to the resolution. Two equal values do not vary at all.
     let off = (log.abs() - resolution).max(0.0);
     let strays = if off > 0.0 { student::beyond(off / standard_error, df) } else { 1.0 };
     let across = logs.iter().filter(|x| x.signum() != log.signum() || x.abs() <= resolution).count();
@@ -146,22 +148,23 @@ fn interval(log: f64, mut logs: Vec<f64>, standard_error: f64, df: f64, resoluti
 }
 
 impl Interval {
-    /// Half of the interval as a factor less 1: 0.02 if it extends to 1.02 times the ratio. The farther end, if they differ.
+    /// Half-width of the interval, as a factor minus 1: 0.02 if the interval extends to 1.02 times the ratio. The more
+    /// distant end counts.
     pub fn relative_half_width(&self, ratio: f64) -> f64 {
         (self.hi / ratio).max(ratio / self.lo) - 1.0
     }
 
-    /// The difference, as a factor less 1, that this number of repeats with this spread detects in 95 % of cases. A difference is
-    /// detected if the interval excludes 1 and it is above `noise_floor`. Few repeats estimate their spread badly: it is taken to
-    /// be as large as 80 % of these estimates allow.
+    /// The difference, as a factor minus 1, that this number of repeats with this spread detects in 95 % of cases. A
+    /// difference is detected if the interval excludes 1 and it exceeds `noise_floor`. Few repeats estimate their
+    /// spread poorly, so the spread is assumed to be as large as in the upper 80 % bound.
     pub fn smallest_visible(&self, ratio: f64, noise_floor: f64) -> f64 {
         let needed = self.relative_half_width(ratio).max(noise_floor).ln_1p();
         let strays = student::quantile(0.95, self.df) * self.standard_error;
         ((needed + strays) * student::spread_at_most(self.df)).exp_m1()
     }
 
-    /// Number of repeats with this spread that detect `difference` (a factor less 1) in 95 % of cases; `None`:
-    /// more than [`MOST`], or nothing varied.
+    /// Number of repeats with this spread that detect `difference` (a factor minus 1) in 95 % of cases; `None` if there
+    /// would be more than [`MOST`], or if nothing varied.
     pub fn repeats_to_show(&self, repeats: usize, difference: f64) -> Option<usize> {
         let of_one = self.standard_error * (repeats as f64).sqrt() * student::spread_at_most(self.df);
         let shows = |n: usize| {

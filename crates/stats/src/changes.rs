@@ -1,47 +1,47 @@
-//! Change points in a series of values, one per run, in the order of measurement.
+//! Change points in a series of values in chronological order, one per run.
 //!
-//! The change points are those of E-divisive (Matteson and James 2014): a segment is split at the point with the largest excess of
-//! distances between its two parts over those within them. The decision follows Hunter (Fleming and others 2023): Student's t of
-//! the levels on both sides, first with a tenth of the strictness. Then the weakest change is removed and its neighbours are tested
-//! again, until all remaining ones are significant. A temporary change has no single point that splits the series. If there is none, the
-//! stretch that differs most from its surroundings is searched, and both its ends are change points.
-//! Nothing is random, so the same series has the same changes.
+//! Change points are found with E-divisive (Matteson and James 2014): a segment is split where the distances between
+//! its two parts exceed those within them by most. The decision follows Hunter (Fleming and others 2023): Student's t
+//! for the levels on both sides, in a first pass with ten times the error probability. Then the weakest change is
+//! removed and its neighbours are tested again, until all remaining changes are significant. No single point splits a
+//! series with a temporary change. So if no split is found, the stretch that differs most from its surroundings is
+//! searched for, and both its ends are change points. Nothing is random: the same series has the same changes.
 
 use crate::student::{beyond, quantile};
 
-/// False-positive rate per change point. A series has many points, and the best is tested: of 100 series of equal values up to two
+/// False-positive rate per change point. The best of many points is tested: of 100 series of equal values, up to two
 /// have a false change (see the tests).
 const P: f64 = 0.001;
 
-/// The first pass is less strict by this factor: a change that becomes insignificant next to its neighbours may hide others.
+/// Factor by which the first pass is less strict: changes that turn out to be insignificant may hide others.
 const WEAKER: f64 = 10.0;
 
-/// Minimum number of values per side for a level.
+/// Minimum number of values per level.
 const LEAST: usize = 3;
 
 /// Minimum number of values for a change.
 pub const FEWEST: usize = 2 * LEAST;
 
-/// From one level to another.
+/// A step from one level to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Change {
-    /// The first value of the new level.
+    /// Index of the first value at the new level.
     pub at: usize,
-    /// The new level less the old one, each over the values up to the next change; and its 95 % interval, if the position is taken
-    /// as known.
+    /// The new level minus the old one, each averaged up to the adjacent change; and the 95 % interval, taking the
+    /// position as known.
     pub by: f64,
     pub interval: (f64, f64),
     /// Probability of a difference this large if the levels are equal.
     pub p: f64,
 }
 
-/// The changes in order. For metrics with a ratio pass logarithms. `series`: number of series tested together, which share the
-/// false-positive rate of one.
+/// Changes in order. For metrics compared by ratio, pass logarithms. `series`: number of series tested together, which
+/// share the false-positive rate of one.
 pub fn changes(values: &[f64], series: usize) -> Vec<Change> {
     let most = P / series.max(1) as f64;
     let mut places = vec![0, values.len()];
     let mut from = 0;
-    // A segment that was split is searched again from its start.
+    // After a split, the segment is searched again from its start.
     while from + 1 < places.len() {
         let (start, end) = (places[from], places[from + 1]);
         match best(&values[start..end]).map(|at| start + at) {
@@ -62,8 +62,8 @@ pub fn changes(values: &[f64], series: usize) -> Vec<Change> {
     }
 }
 
-/// The smallest change that is detected in 95 % of cases, in the middle of the series, with values that spread like these around
-/// one level; `None`: fewer values than a change needs.
+/// The smallest change that is detected in 95 % of cases in the middle of the series, for values that vary like these
+/// around one level; `None` if there are fewer values than a change needs.
 pub fn smallest(values: &[f64], series: usize) -> Option<f64> {
     if values.len() < FEWEST {
         return None;
@@ -74,7 +74,7 @@ pub fn smallest(values: &[f64], series: usize) -> Option<f64> {
     let (half, df) = ((n / 2.0).floor(), n - 2.0);
     let error = spread * (1.0 / half + 1.0 / (n - half)).sqrt();
     let limit = quantile(1.0 - P / series.max(1) as f64 / 2.0, df);
-    // 95 % of a normal distribution, including the error of the spread in the denominator of t.
+    // 95 % of a normal distribution, with the error of the spread in t's denominator.
     Some((limit + 1.645 * (1.0 + limit * limit / (2.0 * df)).sqrt()) * error)
 }
 
@@ -91,14 +91,14 @@ fn change(values: &[f64], start: usize, at: usize, end: usize) -> Change {
     Change { at, by, interval: (by - reach, by + reach), p }
 }
 
-/// The point with the largest distance between the two parts; `None`: too few values.
+/// The split with the largest distance between its parts; `None` if there are too few values.
 fn best(values: &[f64]) -> Option<usize> {
     let total = values.len();
     if total < FEWEST {
         return None;
     }
     let distances = |of: f64, from: &[f64]| from.iter().map(|x| (of - x).abs()).sum::<f64>();
-    // Sums of the distances between the two parts, and within each; at first all values are in the later part.
+    // Sums of distances between the parts and within each part. At first all values are in the later part.
     let (mut between, mut earlier, mut later) = (0.0, 0.0, 0.0);
     for (i, x) in values.iter().enumerate() {
         later += distances(*x, &values[..i]);
@@ -123,12 +123,12 @@ fn best(values: &[f64]) -> Option<usize> {
     most.map(|(_, at)| at)
 }
 
-/// The stretch that differs most from its surroundings on both sides, and the probability of this difference by chance. `None`: too
-/// few values.
+/// The stretch that differs most from its surroundings on both sides, and the probability of this difference by chance;
+/// `None` if there are too few values.
 fn stretch(values: &[f64]) -> Option<(usize, usize, f64)> {
     let total = values.len();
     let n = total as f64;
-    // Differences from the mean: squares lose less precision.
+    // Differences from the mean, whose squares lose less precision.
     let mean = values.iter().sum::<f64>() / n;
     let sums: Vec<f64> = std::iter::once(0.0)
         .chain(values.iter().scan(0.0, |sum, x| {
@@ -141,7 +141,7 @@ fn stretch(values: &[f64]) -> Option<(usize, usize, f64)> {
     for first in LEAST..total.saturating_sub(2 * LEAST - 1) {
         for last in first + LEAST..=total - LEAST {
             let (inner, m) = (sums[last] - sums[first], (last - first) as f64);
-            // Part of the squares that two levels explain.
+            // Share of the squares that two levels explain.
             let explained = inner * inner * n / (m * (n - m));
             if most.is_none_or(|(best, ..)| explained > best) {
                 most = Some((explained, first, last));
@@ -151,7 +151,7 @@ fn stretch(values: &[f64]) -> Option<(usize, usize, f64)> {
     let (explained, first, last) = most.filter(|(explained, ..)| *explained > 0.0)?;
     let df = n - 2.0;
     let left = (squares - explained).max(0.0);
-    // It is the best of many stretches, and their number grows with the square of the number of values.
+    // It is the best of many stretches. Their number grows with the square of the number of values.
     let places = (n / FEWEST as f64).powi(2);
     Some((first, last, beyond((explained / left * df).sqrt(), df) * places))
 }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::random::SplitMix64;
 
-    /// Levels with their number of values each, and noise with this standard deviation.
+    /// Values at several levels, with the number of values per level, and noise with this standard deviation.
     fn series(levels: &[(f64, usize)], noise: f64, seed: u64) -> Vec<f64> {
         let mut random = SplitMix64::new(seed);
         levels
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_place_is_that_of_the_published_statistic() {
-        // By hand: for 1 1 1 | 5 5 5 all distances are between the parts, and (2·36/9)·9/6 is the statistic.
+        // By hand: for 1 1 1 | 5 5 5 all nonzero distances are between the parts, and (2·36/9)·9/6 is the statistic.
         assert_eq!(best(&[1.0, 1.0, 1.0, 5.0, 5.0, 5.0]), Some(3));
         assert_eq!(best(&[1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0]), Some(4));
         assert_eq!(best(&[1.0; 5]), None);
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_temporary_change_is_found() {
-        // The first split of the complete series would not be significant by itself.
+        // The first split of the full series alone would not be significant.
         let values = series(&[(0.0, 15), (0.08, 8), (0.0, 15)], 0.01, 2);
         assert_eq!(changes(&values, 1).iter().map(|c| c.at).collect::<Vec<_>>(), [15, 23]);
     }
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(changes(&[2.0; 40], 1), []);
     }
 
-    /// Share of 1,000 series.
+    /// Share of 1,000 seeds.
     fn share(of: impl Fn(u64) -> bool) -> f64 {
         (1..=1000).filter(|seed| of(*seed)).count() as f64 / 1000.0
     }

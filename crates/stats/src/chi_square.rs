@@ -1,6 +1,6 @@
 //! The chi-square distribution.
 
-/// The quantile at `p`, with seven correct digits.
+/// Quantile at `p`, with seven correct digits.
 pub(crate) fn quantile(p: f64, df: f64) -> f64 {
     let (mut low, mut high) = (0.0, df + 20.0 * (2.0 * df).sqrt() + 40.0);
     while high - low > 1e-8 * high {
@@ -10,7 +10,7 @@ pub(crate) fn quantile(p: f64, df: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// The regularised lower incomplete gamma function by its series: x stays within some widths of a here.
+/// Regularised lower incomplete gamma function by its series. Callers keep x within a few widths of a.
 fn lower_gamma(a: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -24,7 +24,7 @@ fn lower_gamma(a: f64, x: f64) -> f64 {
     (sum.ln() + a * x.ln() - x - ln_gamma(a)).exp().min(1.0)
 }
 
-/// By Stirling's series for 8 or more, and by Γ(x + 1) = x Γ(x) below.
+/// By Stirling's series from 8 upwards, and by Γ(x + 1) = x Γ(x) below 8.
 fn ln_gamma(x: f64) -> f64 {
     let (mut x, mut less) = (x, 0.0);
     while x < 8.0 {

@@ -1,4 +1,4 @@
-//! A set of durations. There may be thousands of sets, most of them small.
+//! Sets of durations. There may be thousands of sets, most of them small.
 
 use hdrhistogram::Histogram;
 
@@ -8,20 +8,21 @@ use super::{histogram, quantile};
 use iotrail_schema::measurement::{Delay, Latency};
 use iotrail_schema::metrics_record::Buckets;
 
-/// Up to this many distinct values are stored individually; only more justify the memory of a histogram.
+/// Up to this many distinct values are stored individually. Only larger sets justify a histogram's memory.
 const FEW: usize = 8192;
 
-/// Longer delivery delays have their own column: the period of the fastest tick, and far above the delivery time without a problem.
+/// Longer delivery delays are counted separately. This is the period of the fastest tick, and far above a normal
+/// delivery time.
 const LONG_NS: u64 = 1_000_000;
 
-/// Nanoseconds, each with its weight (the number of requests it represents); error and range are those of the histogram
-/// (`stats::histogram`). Mean, quantiles and buckets are weighted; counts, minimum and maximum are those of the samples. Memory: 8
-/// or 10 bytes per distinct value up to [`FEW`], then 264 KiB.
+/// Durations in ns with weights (the number of requests that each represents). Error and range are those of
+/// `stats::histogram`. Mean, quantiles and buckets are weighted; counts, minimum and maximum are those of the samples.
+/// Memory: 8 or 10 bytes per distinct value up to [`FEW`], then 264 KiB.
 #[derive(Debug, Clone, Default)]
 pub struct Durations {
     values: Values,
     count: u64,
-    /// Number of values longer than [`LONG_NS`].
+    /// Number of values above [`LONG_NS`].
     long: u64,
     mean: Mean,
 }
@@ -74,7 +75,7 @@ impl Durations {
         }
     }
 
-    /// `one_in`: 1 in this many was sampled; 1: nothing was left out.
+    /// `one_in`: sampled 1 in this many; 1: nothing was left out.
     pub fn latency(&self, one_in: u32) -> Latency {
         // At most the number of samples.
         let effective = self.mean.effective();
@@ -86,14 +87,14 @@ impl Durations {
         Latency { mean: self.mean.mean(), mean_ci95: self.mean.interval(one_in), ..latency }
     }
 
-    /// `None`: there are no values.
+    /// `None` if there are no values.
     pub fn delay(&self) -> Option<Delay> {
         let Latency { count, p50, p90, p99, max, .. } = self.latency(1);
         (count > 0).then_some(Delay { p50, p99, max, count: Some(count), p90, over_1ms: Some(self.long) })
     }
 
-    /// Weighted counts by ascending upper bounds. Counts and sum always have the histogram's resolution, so that none decreases
-    /// with more values.
+    /// Weighted counts by ascending upper bounds. Counts and sum always use the histogram's resolution, so that neither
+    /// decreases as values are added.
     pub fn buckets(&self, bounds_ns: &[u64]) -> Buckets {
         let many;
         let histogram = match &self.values {
@@ -113,7 +114,7 @@ impl Durations {
     }
 }
 
-/// The histogram with these values added.
+/// Adds these values to a histogram.
 fn of(values: &Sparse, mut histogram: Histogram<u64>) -> Histogram<u64> {
     values.iter().for_each(|(ns, weight)| histogram.saturating_record_n(ns, weight));
     histogram
@@ -177,12 +178,12 @@ mod tests {
         let mut all = Durations::default();
         (0..48).for_each(|_| all.take(100, 1));
         assert_eq!((all.latency(100).count, all.latency(100).mean, all.latency(100).p50), (48, Some(100.0), Some(100)));
-        // Ten slow values with a weight of a hundred each.
+        // Ten slow values with a weight of 100 each.
         (0..10).for_each(|_| all.take(2_000_000, 100));
         let l = all.latency(100);
         assert_eq!((l.count, l.min, l.p50), (58, Some(100), Some(2_000_895)), "as far as the histogram tells");
         assert_eq!((l.mean, l.mean_ci95), (Some((4_800.0 + 2e9) / 1048.0), None), "too few tell how far it may be off");
-        // 58 samples that vary like 11 of one weight: no p90.
+        // 58 samples that vary like 11 equally weighted ones: no p90.
         assert_eq!((l.p90, l.p99), (None, None));
         assert_eq!(all.delay().map(|d| (d.count, d.over_1ms)), Some((Some(58), Some(10))));
         let b = all.buckets(&[1_000]);

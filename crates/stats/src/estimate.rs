@@ -1,15 +1,16 @@
-//! Totals from a sample: of some items all were taken, of the others each with the same probability.
+//! Totals from a sample: some items were taken completely, the others each with the same probability.
 //!
-//! **Error**: items of which all were taken have none. For the others the interval is that of a Poisson count at 95 %, by Byar's
-//! approximation of the exact one, scaled. It is correct within 1 % for a count of 10 or more; below, the lower end is too low. A
-//! sample of one in few, or at gaps that are not quite random, varies less, so the interval is wider than needed. Items of different value
-//! count as the number that would vary as much (Kish's effective size).
+//! **Error**: completely taken items have none. For the others, the interval is the 95 % interval of a Poisson count,
+//! scaled, in Byar's approximation. It is accurate to 1 % for counts of at least 10; for smaller counts the lower end
+//! is too low. Samples of 1 in few items, or with partly regular gaps, vary less, so the interval is wider than
+//! necessary. Items of different value count as the number of equal items that would vary as much (Kish's effective
+//! size).
 
 use super::Z;
 
-/// Minimum number of sampled items for a total based only on them: its error is up to 30 %.
+/// Minimum number of sampled items for a total based on them alone, which has an error of up to 30 %.
 pub(crate) const ENOUGH: f64 = 50.0;
-/// The same for a total with an exact part: maximum width of its interval relative to the total.
+/// For a total with an exact part: maximum width of its interval relative to the total.
 const WIDTH: f64 = 0.5;
 
 /// A total and its 95 % interval.
@@ -21,23 +22,23 @@ pub struct Total {
 }
 
 impl Total {
-    /// Adds a number that is known exactly.
+    /// Adds an exactly known number.
     pub fn and(self, known: f64) -> Total {
         Total { total: self.total + known, lo: self.lo + known, hi: self.hi + known }
     }
 }
 
-/// Items of about equal value, and the sum of their values.
+/// Number and total value of items of similar value.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stratum {
-    /// Items of which all were taken.
+    /// Items taken completely.
     pub whole: (u64, f64),
     /// Items of which 1 in `one_in` was taken.
     pub sampled: (u64, f64),
 }
 
 impl Stratum {
-    /// Takes an item of this weight.
+    /// Takes an item with this weight.
     pub fn take(&mut self, weight: u32, value: f64) {
         let part = if weight <= 1 { &mut self.whole } else { &mut self.sampled };
         *part = (part.0 + 1, part.1 + value);
@@ -64,8 +65,8 @@ impl Stratum {
     }
 }
 
-/// Estimated sum over all items if 1 in `one_in` of the sampled ones was taken. `None`: none was taken. With `one_in` 1 nothing was
-/// left out, so there is no error. With a larger one, items may exist of which none was taken.
+/// Estimated total over all items if 1 in `one_in` of the sampled ones was taken; `None` if none was taken. With
+/// `one_in` 1 there is no error. Otherwise there may be items of which none was taken.
 pub fn interval(taken: &[Stratum], one_in: u32) -> Option<Total> {
     let items: u64 = taken.iter().map(Stratum::items).sum();
     if items == 0 {
@@ -78,7 +79,7 @@ pub fn interval(taken: &[Stratum], one_in: u32) -> Option<Total> {
         return Some(Total { total, lo: total, hi: total });
     }
     let cube = |n: f64, z: f64| n * (1.0 - 1.0 / (9.0 * n) + z / (3.0 * n.sqrt())).powi(3);
-    // If no sampled item was taken, the value of one is known only from the items of which all were taken.
+    // If no sampled item was taken, the value of an item is only known from the completely taken ones.
     let n = effective(taken).unwrap_or(0.0);
     let each = if n > 0.0 { sampled / n } else { whole / items as f64 };
     let scale = each * f64::from(one_in);
@@ -86,14 +87,14 @@ pub fn interval(taken: &[Stratum], one_in: u32) -> Option<Total> {
     Some(Total { total, lo: whole + lo, hi: whole + scale * cube(n + 1.0, Z) })
 }
 
-/// The same, or `None` if it is based on too few items.
+/// The same, but `None` if it is based on too few items.
 pub fn total(taken: &[Stratum], one_in: u32) -> Option<Total> {
     let t = interval(taken, one_in)?;
     let enough = effective(taken).is_some_and(|n| n >= ENOUGH);
     (one_in <= 1 || enough || t.hi - t.lo <= WIDTH * t.total).then_some(t)
 }
 
-/// Number of sampled items of one value that would vary as much.
+/// Number of equal sampled items that would vary as much.
 fn effective(taken: &[Stratum]) -> Option<f64> {
     let some = || taken.iter().map(|t| t.sampled).filter(|(items, value)| *items > 0 && *value > 0.0);
     let sum: f64 = some().map(|(_, value)| value).sum();
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(total(&[sampled(50, 50.0)], 64).map(|t| t.total), Some(3200.0));
         assert_eq!(total(&[sampled(1, 1.0)], 1), Some(Total { total: 1.0, lo: 1.0, hi: 1.0 }));
         assert_eq!(total(&[], 1), None);
-        // A thousand in large batches, and the few single ones that dominate the sum.
+        // 1,000 in large batches, and a few single ones that dominate the total.
         assert_eq!(total(&[sampled(1000, 1.0), sampled(9, 9.0)], 64), None);
     }
 
@@ -137,12 +138,12 @@ mod tests {
         let mut t = Stratum::default();
         (0..48).for_each(|_| t.take(1, 0.5));
         assert_eq!(total(&[t], 1), Some(Total { total: 24.0, lo: 24.0, hi: 24.0 }));
-        // Items may exist of which none was taken: up to 3.69 × 100 of them, at half a call each.
+        // There may be items of which none was taken: up to 3.69 × 100, at half a call each.
         let open = interval(&[t], 100).unwrap();
         assert_eq!((open.total, open.lo), (24.0, 24.0));
         assert!((open.hi - 24.0 - 0.5 * 369.0).abs() < 3.0, "{open:?}");
         assert_eq!(total(&[t], 100), None, "that is more than was seen");
-        // A few sampled items in addition to many exact ones.
+        // A few sampled items besides many exact ones.
         let mut most = Stratum { whole: (100_000, 100_000.0), sampled: (0, 0.0) };
         (0..4).for_each(|_| most.take(100, 1.0));
         let t = total(&[most], 100).unwrap();
@@ -150,11 +151,11 @@ mod tests {
         assert!(t.lo > 100_000.0 && t.hi < 101_100.0, "{t:?}");
     }
 
-    /// In 5,000 draws the interval has to contain the true value in at least 95 %.
+    /// In 5,000 draws the interval must contain the true value in at least 95 %.
     #[test]
     fn the_interval_has_its_nominal_coverage() {
         let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
-        // 400 single requests, and 800 in calls of 8: 500 calls.
+        // 400 single requests, and 800 requests in calls of 8: 500 calls.
         let holds = (0..5_000)
             .filter(|_| {
                 let mut taken = |n: u32| (0..n).filter(|_| random.uniform() < 0.125).count() as u64;

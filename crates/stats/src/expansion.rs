@@ -1,27 +1,28 @@
-//! Counts from windows, expanded to the time between the windows.
+//! Extrapolates counts from windows to the time between them.
 //!
-//! **Estimate**: a regression of the events in a window on its length and on a count that is kept all the time (here: completions).
-//! The slope is bounded by 0, which expands by time, and by the ratio of the two, which expands by the count. So calls that depend on
-//! the I/O and calls that do not are both estimated, without distinguishing them.
+//! **Estimate**: a regression of the events per window on the window's length and on a count that is kept throughout
+//! (here: completions). The slope is at least 0, which extrapolates by time, and at most the ratio of events to that
+//! count, which extrapolates by the count. Calls that depend on the I/O and calls that do not are thus both estimated
+//! without telling them apart.
 //!
-//! **Error**: that of the residuals (HC3, since few windows have much leverage), at least that of rounding in each window, with
-//! Student's distribution. The degrees of freedom are the windows with any event. The upper end is symmetric in the logarithm,
-//! because counts of bursts are skewed. It includes a phase as long as all windows could miss in 40 of 100 cases, with the highest
-//! rate of residuals of any window.
-//! `benches/estimates.sh` measures the coverage. With fewer than [`ENOUGH`] windows there is no interval.
+//! **Error**: that of the residuals (HC3, because a few windows have much leverage), at least the rounding error per
+//! window, with Student's distribution. The degrees of freedom are the windows with any event. The upper end is
+//! symmetric on a logarithmic scale, because counts of bursts are skewed. It includes a phase that all windows could
+//! miss in 40 of 100 cases, with the highest residual rate of any window. `benches/estimates.sh` measures the coverage.
+//! With fewer than [`ENOUGH`] windows there is no interval.
 
 use super::student;
 
 /// Fewer windows do not show their spread.
 pub const ENOUGH: usize = 5;
 
-/// An estimate is printed if the ends of its interval differ by at most [`WIDEST`] and are both within [`OFF`] of it, or if the
-/// ends differ by at most [`NARROW`] per operation.
+/// An estimate is printed if the ends of its interval differ by a factor of at most [`WIDEST`] and are both within
+/// [`OFF`] of it, or if they differ by at most [`NARROW`] per operation.
 pub const WIDEST: f64 = 1.5;
 pub const NARROW: f64 = 0.01;
 pub const OFF: f64 = 0.25;
 
-/// Least variance of a count in a window, whose ends cut events.
+/// Minimum variance of a window's count, whose ends cut through events.
 const ROUNDING: f64 = 0.25;
 
 /// Probability that all windows miss a phase of the assumed length.
@@ -29,37 +30,37 @@ const MISSED: f64 = 0.4;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
-    /// Its length, in any unit.
+    /// Length in any unit.
     pub span: f64,
-    /// The count inside and outside windows.
+    /// The count that is kept inside and outside windows.
     pub counted: f64,
-    /// The count inside windows only.
+    /// The count that is only kept inside windows.
     pub events: f64,
 }
 
-/// The time that the windows sample, including the windows.
+/// The time that the windows sample, including the windows themselves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rest {
     pub span: f64,
     pub counted: f64,
-    /// Slowdown of an operation inside windows by the programs there; at least 1.
+    /// Slowdown of an operation inside windows by the attached programs; at least 1.
     pub slowed: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Total {
     pub total: f64,
-    /// 95 %; `None`: too few windows.
+    /// 95 % interval; `None` if there are too few windows.
     pub interval: Option<(f64, f64)>,
 }
 
-/// Whether an estimate per operation with this interval is precise enough to print.
+/// Whether a per-operation estimate with this interval is precise enough to print.
 pub fn is_narrow(estimate: f64, (lo, hi): (f64, f64)) -> bool {
     let near = estimate <= (1.0 + OFF) * lo && estimate >= (1.0 - OFF) * hi;
     hi <= lo * WIDEST && near || hi - lo <= NARROW
 }
 
-/// `known` events outside `rest`, and those in `rest`. `None`: there is time outside `known`, and no window in it.
+/// Total of `known` events outside `rest` and the estimated events in `rest`; `None` if `rest` has time but no window.
 pub fn total(known: f64, windows: &[Window], rest: Rest) -> Option<Total> {
     if rest.span <= 0.0 {
         return Some(Total { total: known, interval: Some((known, known)) });
@@ -97,11 +98,11 @@ pub fn total(known: f64, windows: &[Window], rest: Rest) -> Option<Total> {
         let left_rate = event_rate - slope * count_rate;
         let hi = match unseen > 0.0 {
             true => (unseen * (reach / unseen).min(20.0).exp()).max(unseen + missed * (highest - left_rate).max(0.0)),
-            // 97.5 % limit of a Poisson count of 0.
+            // 97.5 % bound for a Poisson count of 0.
             false => 3.69 * expansion * outside,
         };
-        // More operations than the windows account for, with their slowdown and twice their standard error: a phase that no window
-        // met has them. Their events per operation are not known.
+        // More operations than the windows account for, given their slowdown and twice their standard error, belong to
+        // a phase that no window met. Its events per operation are unknown.
         let count_error = expansion * (spread * outside).sqrt();
         let beyond = rest.counted - rest.slowed * count_rate * rest.span;
         let unmet = if beyond > 2.0 * rest.slowed * count_error { beyond } else { 0.0 };
@@ -133,7 +134,7 @@ mod tests {
     fn events_of_operations_follow_their_count_and_others_the_time() {
         let rest = Rest { span: 1000.0, counted: 3000.0, slowed: 1.0 };
         let counts = [10.0, 0.0, 40.0, 10.0, 0.0, 20.0];
-        // The windows met 80 operations in 30 ms, 2,667 of 3,000.
+        // The windows met 80 operations in 30 ms, which is 2,667 of 3,000.
         let followed = counts.map(|n| window(2.0 * n, n));
         assert_eq!(total(0.0, &followed, rest).unwrap().total, 6000.0);
         let steady = counts.map(|n| window(15.0, n));
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn operations_that_no_window_met_may_have_other_events() {
-        // 2,000 operations in 30 ms that no window met, of 4,000.
+        // No window met 2,000 of 4,000 operations, which took 30 ms.
         let windows = [window(30.0, 10.0); 40];
         let t = total(0.0, &windows, Rest { span: 1000.0, counted: 4000.0, slowed: 1.0 }).unwrap();
         let (lo, hi) = t.interval.unwrap();
@@ -178,11 +179,11 @@ mod tests {
         assert!(width(1.0) > 1.4 && width(2.0) < 1.2, "{} {}", width(1.0), width(2.0));
     }
 
-    /// Events of one millisecond of a synthetic program; the second number is the count that is kept all the time.
+    /// Events in one millisecond of a synthetic program, and the count that is kept throughout.
     type Program = fn(&mut Random, u64) -> (f64, f64);
 
     const PROGRAMS: [(&str, Program); 4] = [
-        // As many as a busy machine allows, a few milliseconds at a time.
+        // As many operations as a busy machine permits, a few milliseconds at a time.
         ("one call per operation", |random, ms| {
             let n = (50 + (ms / 9) % 7 * 20 + random.below(40)) as f64;
             (n + random.below(3) as f64, n)
@@ -202,7 +203,7 @@ mod tests {
         }),
     ];
 
-    /// 4 standard errors of 500 spans are 3.9 % of the nominal 95 %.
+    /// Four standard errors over 500 runs are 3.9 % of the nominal 95 %.
     #[test]
     fn intervals_have_their_nominal_coverage() {
         const SPANS: u64 = 500;

@@ -1,7 +1,7 @@
-//! Latency histograms: cost, precision, encoding.
+//! Latency histograms.
 //!
-//! **Error**: 3 significant digits: a value read back is at most 0.1 % above the recorded one. **Range**: 1 ns to
-//! 1 hour; values outside count as the nearest end. **Memory**: fixed, 264 KiB each; recording never allocates.
+//! **Error**: 3 significant digits, so that a value read back is at most 0.1 % above the recorded one. **Range**: 1 ns
+//! to 1 hour; values outside count as the nearest end. **Memory**: fixed at 264 KiB each; recording never allocates.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
@@ -9,22 +9,22 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 /// One hour in ns: the upper end of the range.
 pub(crate) const MAX_NS: u64 = 3_600_000_000_000;
 
-/// 33 half-buckets after the first, of 1024 counts of 8 bytes each.
+/// 33 half-buckets after the first, each with 1024 counts of 8 bytes.
 #[cfg(test)]
 const BYTES: usize = 33 * 1024 * 8;
 
-/// An empty histogram of nanoseconds.
+/// An empty histogram of durations in ns.
 pub fn new() -> Histogram<u64> {
-    // Bounds and digits are constants that the library accepts (tested below); resizing stays off.
+    // The library accepts these constant bounds and digits (tested below). Resizing stays off.
     Histogram::new_with_bounds(1, MAX_NS, 3).expect("constant bounds")
 }
 
-/// A histogram that could not be written or read back.
+/// A histogram that could not be encoded or decoded.
 #[derive(Debug, thiserror::Error)]
 #[error("histogram: {0}")]
 pub struct Unreadable(String);
 
-/// HdrHistogram's V2 encoding, deflated, which its other libraries and tools read.
+/// Encodes as HdrHistogram V2, deflated, which the HdrHistogram libraries and tools in other languages can read.
 pub fn to_bytes(histogram: &Histogram<u64>) -> Result<Vec<u8>, Unreadable> {
     let mut bytes = Vec::new();
     V2DeflateSerializer::new().serialize(histogram, &mut bytes).map_err(|e| Unreadable(e.to_string()))?;

@@ -1,7 +1,7 @@
-//! Holm's step-down correction for several tests. If all null hypotheses are true, the probability that any is rejected stays that
-//! of one test, for any dependence between them.
+//! Holm's step-down correction for multiple tests. If all null hypotheses are true, the probability of rejecting any is
+//! that of a single test, whatever the dependence between the tests.
 
-/// The adjusted p of each test, in the order of the input.
+/// Adjusted p-value of each test, in input order.
 pub fn adjusted(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));

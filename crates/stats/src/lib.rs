@@ -1,7 +1,7 @@
-//! Numeric code without I/O: histograms, quantiles, shares of samples, estimated totals, courses over time, ratios of repeats with
-//! their intervals. It makes no decisions; other crates interpret its numbers.
+//! Numeric code without I/O: histograms, quantiles, shares of samples, estimated totals, trends over time, ratios of
+//! repeats with intervals. It makes no decisions; other crates interpret the numbers.
 //!
-//! It uses the records of `iotrail-schema`, which it fills.
+//! Uses the records of `iotrail-schema`, which it fills.
 
 pub mod bootstrap;
 pub mod changes;

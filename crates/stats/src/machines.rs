@@ -1,31 +1,32 @@
-//! One effect, measured on several machines: a random-effects model. Each machine has its own true effect. The results are their
-//! mean, their spread, the prediction interval for another machine, and the outliers.
+//! One effect measured on several machines: a random-effects model. Each machine has a true effect of its own. The
+//! results are the mean and spread of these effects, the prediction interval for another machine, and the outliers.
 //!
-//! The error of a machine is estimated from a few pairs. Unmodified, these errors would make 200 equal machines look different, so
-//! they are shrunk towards each other as far as they are alike (Smyth 2004), and their remaining uncertainty widens them.
+//! Each machine's error is estimated from a few pairs. Unmodified, these errors would make 200 equal machines look
+//! different. They are shrunk towards each other as far as they agree (Smyth 2004), and their remaining uncertainty
+//! widens the intervals.
 //!
-//! The spread is the Paule–Mandel estimate. The interval of the mean is Hartung–Knapp's (never narrower than the plain one). The
-//! interval of the spread is the Q-profile (Viechtbauer 2007), with Q widened by the uncertainty of the errors. The prediction interval uses
-//! mean and spread with the uncertainty of the spread's interval (Nagashima, Noma and Furukawa 2019). A machine is an outlier by
-//! its studentised deleted residual.
+//! The spread is the Paule–Mandel estimate. The interval of the mean is Hartung–Knapp's, but never narrower than the
+//! plain one. The interval of the spread is the Q-profile (Viechtbauer 2007), with Q widened by the uncertainty of the
+//! errors. The prediction interval uses mean and spread with the uncertainty of the spread's interval (Nagashima, Noma
+//! and Furukawa 2019). Outliers are determined by their studentised deleted residuals.
 
 use crate::chi_square;
 use crate::student;
 
-/// The result of one machine: its effect, and the square of its standard error.
+/// Result of one machine: its effect and the squared standard error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
     pub effect: f64,
     pub error2: f64,
-    /// Degrees of freedom of the latter.
+    /// Degrees of freedom of the squared error.
     pub df: f64,
 }
 
-/// Repeats that agree more closely agree by chance.
+/// Minimum error: repeats that agree more closely agree by chance.
 const LEAST_ERROR: f64 = 1e-4;
 
 impl Machine {
-    /// From a ratio and its 95 % interval, of this number of pairs. `None`: not usable.
+    /// From a ratio, its 95 % interval and the number of pairs; `None` if unusable.
     pub fn of_ratio(ratio: f64, [lo, hi]: [f64; 2], pairs: usize) -> Option<Self> {
         let df = pairs.checked_sub(1).filter(|df| *df > 0)? as f64;
         let error = (hi.ln() - lo.ln()) / 2.0 / student::quantile(0.975, df);
@@ -44,23 +45,23 @@ pub struct Across {
     /// Standard deviation of the machines' true effects.
     pub spread: f64,
     pub spread_interval: (f64, f64),
-    /// Prediction interval for the true effect of another machine. `None`: two machines are not enough.
+    /// Prediction interval for the true effect on another machine; `None` for two machines, which are too few.
     pub another: Option<(f64, f64)>,
-    /// For each machine, the probability of a deviation this large if it is like the others.
+    /// Per machine: probability of a deviation this large if the machine is like the others.
     pub unlike: Vec<f64>,
 }
 
-/// Two groups of machines.
+/// Comparison of two groups of machines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Groups {
-    /// Mean of the first group and of the second.
+    /// Means of the first and second group.
     pub means: [f64; 2],
     pub intervals: [(f64, f64); 2],
-    /// Probability of a difference this large between groups with equal means.
+    /// Probability of a difference this large if the groups' means are equal.
     pub p: f64,
 }
 
-/// `None`: fewer than two machines, or one that is not usable.
+/// `None` for fewer than two machines, or if one is unusable.
 pub fn across(machines: &[Machine]) -> Option<Across> {
     if machines.len() < 2 || !machines.iter().all(is_told) {
         return None;
@@ -69,8 +70,8 @@ pub fn across(machines: &[Machine]) -> Option<Across> {
     Some(Across { unlike: unlike(&machines), ..summary(&machines) })
 }
 
-/// `is_first`: the group of each machine. Both groups have the same spread. `None`: fewer than two in a group, or one that is not
-/// usable.
+/// `is_first`: whether each machine is in the first group. Both groups have the same spread. `None` for fewer than two
+/// machines in a group, or if one is unusable.
 pub fn groups(machines: &[Machine], is_first: &[bool]) -> Option<Groups> {
     let firsts = is_first.iter().filter(|f| **f).count();
     if firsts < 2 || machines.len() < firsts + 2 || !machines.iter().all(is_told) {
@@ -116,33 +117,33 @@ fn summary(machines: &[Machine]) -> Across {
     }
 }
 
-/// The uncertainty of the spread.
+/// Uncertainty of the spread.
 struct Known<'a> {
     machines: &'a [Machine],
-    /// The factor by which Q is wider than with known errors,
+    /// Factor by which Q is wider than with known errors.
     wider: f64,
-    /// and its degrees of freedom.
+    /// Degrees of freedom of Q.
     df: f64,
 }
 
 impl<'a> Known<'a> {
     fn new(machines: &'a [Machine], spread2: f64) -> Self {
-        // By the first two moments: an error whose own relative variance is c has a square of variance 2 + 3c.
+        // From the first two moments: the square of an error with relative variance c has the variance 2 + 3c.
         let of = |m: &Machine| 2.0 / (m.df - 4.0).max(1.0) * (m.error2 / (m.error2 + spread2)).powi(2);
         let wider = 1.0 + 1.5 * machines.iter().map(of).sum::<f64>() / machines.len() as f64;
         Known { machines, wider, df: (machines.len() as f64 - 1.0) / wider }
     }
 
-    /// Upper bound of the squared spread with probability `p`. `from`: its lower bound.
+    /// Upper bound of the squared spread with probability `p`; `from` is its lower bound.
     fn spread2(&self, p: f64, from: f64) -> f64 {
         spread2(&[self.machines], self.wider * chi_square::quantile(1.0 - p, self.df), from)
     }
 }
 
-/// Points of the spread's distribution.
+/// Number of points of the spread's distribution.
 const POINTS: usize = 24;
 
-/// Prediction interval: the middle 95 % of mean and spread, over the distribution of the spread.
+/// Prediction interval: the central 95 % of the effects, over the distribution of the spread.
 fn another(machines: &[Machine], known: &Known<'_>) -> (f64, f64) {
     let df = machines.len() as f64 - 1.0;
     let mut spread2 = 0.0;
@@ -151,7 +152,7 @@ fn another(machines: &[Machine], known: &Known<'_>) -> (f64, f64) {
             spread2 = known.spread2((i as f64 + 0.5) / POINTS as f64, spread2);
             let (mean, error2) = mean_and_error2(machines, spread2);
             let all2 = spread2 + error2;
-            // Welch and Satterthwaite: the spread is one of this point, and known.
+            // Welch and Satterthwaite, taking the spread of this point as known.
             (mean, all2.sqrt(), (df * (all2 / error2).powi(2)).min(MANY_DF))
         })
         .collect();
@@ -175,20 +176,20 @@ fn another(machines: &[Machine], known: &Known<'_>) -> (f64, f64) {
     (find(0.025), find(0.975))
 }
 
-/// With more degrees of freedom Student's distribution is treated as normal.
+/// With more degrees of freedom, Student's distribution counts as normal.
 const MANY_DF: f64 = 100.0;
 
-/// Precision: a millionth of the bisected interval.
+/// Bisection steps: the result is precise to a millionth of the interval.
 const HALVES: usize = 20;
 
-/// The errors, shrunk towards each other, and widened by their remaining uncertainty.
+/// The errors shrunk towards each other, and widened by their remaining uncertainty.
 fn squeezed(machines: &[Machine]) -> Vec<Machine> {
     let n = machines.len() as f64;
     let logs: Vec<f64> = machines.iter().map(|m| m.error2.ln() - digamma(m.df / 2.0) + (m.df / 2.0).ln()).collect();
     let mean = logs.iter().sum::<f64>() / n;
     let expected = machines.iter().map(|m| trigamma(m.df / 2.0)).sum::<f64>() / n;
     let more = logs.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0) - expected;
-    // Degrees of freedom that all machines together add to each.
+    // Degrees of freedom that all machines together add to each machine.
     let (df, error2) = match half_df(more) {
         None => (MANY, mean.exp()),
         Some(half) => (2.0 * half, (mean + digamma(half) - half.ln()).exp()),
@@ -201,10 +202,10 @@ fn squeezed(machines: &[Machine]) -> Vec<Machine> {
     machines.iter().map(squeezed).collect()
 }
 
-/// Degrees of freedom at which nothing is uncertain.
+/// Degrees of freedom for a fully known error.
 const MANY: f64 = 1e6;
 
-/// The argument at which trigamma is `value`; `None`: trigamma is larger everywhere.
+/// The argument at which trigamma equals `value`; `None` if trigamma is larger everywhere.
 fn half_df(value: f64) -> Option<f64> {
     if value <= trigamma(MANY / 2.0) {
         return None;
@@ -217,7 +218,7 @@ fn half_df(value: f64) -> Option<f64> {
     Some(high)
 }
 
-/// By its series for 6 or more, and by the recurrence below.
+/// By its series from 6 upwards, by recurrence below 6.
 fn digamma(x: f64) -> f64 {
     let (mut x, mut sum) = (x, 0.0);
     while x < 6.0 {
@@ -228,7 +229,7 @@ fn digamma(x: f64) -> f64 {
     sum + x.ln() - 0.5 / x - y * (1.0 / 12.0 - y * (1.0 / 120.0 - y / 252.0))
 }
 
-/// Its derivative.
+/// Derivative of digamma.
 fn trigamma(x: f64) -> f64 {
     let (mut x, mut sum) = (x, 0.0);
     while x < 6.0 {
@@ -239,26 +240,27 @@ fn trigamma(x: f64) -> f64 {
     sum + 1.0 / x + y / 2.0 + y / x * (1.0 / 6.0 - y * (1.0 / 30.0 - y / 42.0))
 }
 
-/// The weighted mean, and its squared standard error from the errors and the spread.
+/// Weighted mean and its squared standard error, from the errors and the spread.
 fn mean(machines: &[Machine], spread2: f64) -> (f64, f64) {
     let weight = |m: &Machine| 1.0 / (m.error2 + spread2);
     let sum: f64 = machines.iter().map(weight).sum();
     (machines.iter().map(|m| m.effect * weight(m)).sum::<f64>() / sum, 1.0 / sum)
 }
 
-/// The same from the observed spread. If the machines agree more closely than their own errors predict, that is chance.
+/// The same, with the observed spread: machines that agree more closely than their errors predict do so by chance.
 fn mean_and_error2(machines: &[Machine], spread2: f64) -> (f64, f64) {
     let (mean, error2) = mean(machines, spread2);
     (mean, error2 * (squares(machines, spread2) / (machines.len() as f64 - 1.0)).max(1.0))
 }
 
-/// Squared distances from the mean, in their errors: falls as the spread grows.
+/// Sum of squared distances from the mean in units of the errors. Decreases as the spread grows.
 fn squares(machines: &[Machine], spread2: f64) -> f64 {
     let (mean, _) = mean(machines, spread2);
     machines.iter().map(|m| (m.effect - mean).powi(2) / (m.error2 + spread2)).sum()
 }
 
-/// The spread within groups at which the sum of squares is `wanted`; `from` if the sum is already smaller there.
+/// Squared spread within groups at which the sum of squares equals `wanted`; `from` if the sum is already smaller
+/// there.
 fn spread2(groups: &[&[Machine]], wanted: f64, from: f64) -> f64 {
     let all = |spread2| groups.iter().map(|g| squares(g, spread2)).sum::<f64>();
     let mut spread2 = from;
@@ -277,12 +279,12 @@ fn spread2(groups: &[&[Machine]], wanted: f64, from: f64) -> f64 {
     spread2
 }
 
-/// Ten steps suffice, unless errors are smaller than the spread by many orders of magnitude.
+/// Ten steps suffice unless errors are many orders of magnitude below the spread.
 const STEPS: usize = 200;
 
-/// Probability of a deviation this large if the machine is like the others.
+/// Per machine: probability of a deviation this large if the machine is like the others.
 fn unlike(machines: &[Machine]) -> Vec<f64> {
-    // With three machines, two that agree by chance would make the third one an outlier.
+    // With three machines, two that agree by chance would make the third an outlier.
     if machines.len() < FEWEST_UNLIKE {
         return vec![1.0; machines.len()];
     }
@@ -298,7 +300,7 @@ fn unlike(machines: &[Machine]) -> Vec<f64> {
     (0..machines.len()).map(strays).collect()
 }
 
-/// Minimum number of machines for an outlier.
+/// Minimum number of machines for detecting outliers.
 pub const FEWEST_UNLIKE: usize = 4;
 
 #[cfg(test)]

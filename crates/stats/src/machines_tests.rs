@@ -6,7 +6,8 @@ fn fleet(of: &[(f64, f64)]) -> Vec<Machine> {
     of.iter().map(|(effect, error)| Machine { effect: *effect, error2: error * error, df: 7.0 }).collect()
 }
 
-/// `metafor`'s `rma(yi, vi, method = "PM", test = "knha")` of its own data `dat.bcg` (log relative risks): a published check.
+/// `metafor`'s `rma(yi, vi, method = "PM", test = "knha")` with its data set `dat.bcg` (log relative risks), a
+/// published check.
 #[test]
 fn the_vaccine_trials() {
     let of: Vec<Machine> = [
@@ -69,7 +70,7 @@ fn digamma_and_trigamma_as_in_the_tables() {
 
 #[test]
 fn a_ratio_with_its_interval_is_a_machine() {
-    // Half the interval is t(0.975, 7) = 2.3646 errors wide.
+    // The interval's half-width is t(0.975, 7) = 2.3646 errors.
     let [lo, hi] = [-1.0, 1.0].map(|sign: f64| (0.2 + sign * 0.023_646_24).exp());
     let m = Machine::of_ratio(0.2f64.exp(), [lo, hi], 8).unwrap();
     assert!((m.effect - 0.2).abs() < 1e-12 && (m.error2.sqrt() - 0.01).abs() < 1e-7 && m.df == 7.0, "{m:?}");
@@ -79,7 +80,7 @@ fn a_ratio_with_its_interval_is_a_machine() {
     }
 }
 
-/// By machine number.
+/// Noise by machine index.
 type Noise = fn(usize) -> f64;
 
 /// A synthetic fleet with this number of pairs per machine.
@@ -95,10 +96,10 @@ fn made(machines: usize, pairs: usize, spread: f64, noise: Noise, random: &mut S
     (0..machines).map(one).collect()
 }
 
-/// Alike, and from 2 to 10 %.
+/// Equal noise, and noise from 2 to 10 %.
 const NOISES: [(&str, Noise); 2] = [("alike", |_| 0.03), ("not alike", |i| 0.02 * [1.0, 2.0, 5.0][i % 3])];
 
-/// Coverage of the intervals in percent: mean, spread, prediction.
+/// Coverage of the intervals of mean, spread and prediction, in percent.
 fn coverage(fleets: usize, machines: usize, pairs: usize, spread: f64, noise: Noise) -> [f64; 3] {
     let mut random = SplitMix64::new(machines as u64);
     let mut held = [0; 3];
@@ -121,14 +122,14 @@ fn made_fleets_are_held() {
                 let fleets = if machines > 100 { 400 } else { 800 };
                 let held = coverage(fleets, machines, 8, spread, noise);
                 println!("{machines:4} machines, noise {called}, spread {spread}: {held:?}");
-                // The simulation's own error is 0.8 to 1.1.
+                // The simulation itself has a standard error of 0.8 to 1.1.
                 assert!(held.iter().all(|held| *held >= 93.0), "{machines} {called} {spread}: {held:?}");
             }
         }
     }
 }
 
-/// The values of docs/method.md: `cargo test -p iotrail-stats more_made_fleets -- --ignored --nocapture`.
+/// Table of docs/method.md: `cargo test -p iotrail-stats more_made_fleets -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes"]
 fn more_made_fleets() {
@@ -164,7 +165,7 @@ fn one_machine_turns_around() {
     assert_eq!(apart(&fleet(&of)), [7]);
     of[7].0 = 0.11;
     assert_eq!(apart(&fleet(&of)), [0usize; 0]);
-    // With three machines none is an outlier.
+    // Of three machines none is an outlier.
     assert_eq!(across(&fleet(&of[..3])).unwrap().unlike, [1.0; 3]);
 }
 

@@ -1,47 +1,51 @@
-//! The mean of all items from a weighted sample (the weight is the inverse of the probability of being sampled, Horvitz–Thompson).
+//! The mean over all items from a weighted sample. The weight is the inverse of the sampling probability
+//! (Horvitz–Thompson).
 //!
-//! **Interval.** It covers the sampling error only: the mean of all items of this span, not of another span. The variance is that
-//! of a ratio estimator: the sum of w(w − 1)(x − m)² divided by the square of the sum of weights; an item of weight 1 adds none.
-//! Latencies are skewed, and the symmetric interval of such a sample misses the mean on its upper side: with 500 log-normal values (σ = 1.5)
-//! in one of ten cases. So it is corrected for skewness (Hall, "On the removal of skewness by transformation", 1992), with Student's t
-//! for few sampled items among many known ones. It needs only three sums of powers: no resampling, and sums can be added.
+//! **Interval.** It covers the sampling error only: the mean over all items of this span, not of another span. The
+//! variance is that of a ratio estimator: the sum of w(w − 1)(x − m)² divided by the squared sum of weights; an item of
+//! weight 1 contributes nothing. Latencies are skewed, and the symmetric interval of such a sample misses the mean on
+//! its upper side: in one of ten cases for 500 log-normal values (σ = 1.5). It is therefore corrected for skewness
+//! (Hall, "On the removal of skewness by transformation", 1992), with Student's t for few sampled items among many
+//! known ones. This only needs three sums of powers: no resampling, and sums can be added.
 //!
-//! **Unseen values.** A share of up to 3 / n of the items may be in a range from which none of n was sampled, in 95 of 100 cases
-//! (the rule of three). The ends are moved as if that share were as slow as the slowest sample, and as fast as the fastest.
+//! **Unseen values.** If n items were sampled, up to a share of 3 / n of all items may be in a range without samples,
+//! in 95 of 100 cases (the rule of three). The ends are moved as if that share were as slow as the slowest sample, and
+//! as fast as the fastest.
 //!
-//! **Error.** Simulated (`mean_tests.rs`): with [`ENOUGH`] items it contains the mean in at least 95 of 100 cases. The
-//! distributions are exponential, log-normal up to σ = 2 (the slowest hundredth has more than a third of the sum), one in a hundred slower by 100
-//! times, or by 10 and exponential. For a tail without a variance (Pareto, α = 1.5) it is 94. With fewer items it may be far off without a
-//! sign of it: with 160, one sample in five has none of the slow hundredth. So there is no interval then. A sample of n does not
-//! show values that are far slower and rarer than one in n.
+//! **Error.** Simulated (`mean_tests.rs`): with [`ENOUGH`] items the interval contains the mean in at least 95 of 100
+//! cases, for exponential distributions, log-normal ones up to σ = 2 (where the slowest hundredth has more than a third
+//! of the sum), and with one item in a hundred slower by a factor of 100, or of 10 and exponential. For a tail without
+//! a variance (Pareto, α = 1.5) it is 94. With fewer items the mean may be far off without any indication: with 160,
+//! one sample in five contains none of the slow hundredth. There is then no interval. A sample of n does not show
+//! values that are far slower and rarer than one in n.
 
 use super::student;
 
-/// Items of equal weight that would vary as much as the sampled ones (Kish's effective size), below which there is no interval: the
-/// number that the 99 % quantile needs, since the error of a mean comes from values above it.
+/// Minimum effective sample size (Kish: number of equally weighted items that would vary as much) for an interval. The
+/// 99 % quantile needs the same number, because the error of a mean comes from values above it.
 pub(crate) const ENOUGH: f64 = 500.0;
 
-/// Times n: the largest share of which a sample of n has none with probability 0.05: −ln 0.05.
+/// Times n: the largest share that is missing from a sample of n with probability 0.05 (−ln 0.05).
 const UNMET: f64 = 3.0;
 
-/// With more degrees of freedom, Student's t equals the normal quantile within 1 %.
+/// With more degrees of freedom, Student's t equals the normal quantile to 1 %.
 const DEGREES: u64 = 200;
 
 /// Sums over the items.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mean {
-    /// Sums of weights, their squares, and weighted values.
+    /// Sums of weights, squared weights, and weighted values.
     weights: f64,
     squares: f64,
     sum: f64,
-    /// Items with a weight above 1.
+    /// Number of items with a weight above 1.
     sampled: u64,
     heaviest: u32,
-    /// Sums of w(w − 1) x⁰ to x²,
+    /// Sums of w(w − 1) x⁰ to x².
     spread: [f64; 3],
-    /// and of w(w − 1)(w − 2) x⁰ to x³.
+    /// Sums of w(w − 1)(w − 2) x⁰ to x³.
     skew: [f64; 4],
-    /// `None`: there are no items.
+    /// Smallest and largest value; `None` without items.
     ends: Option<(f64, f64)>,
 }
 
@@ -81,18 +85,18 @@ impl Mean {
         self.ends = wider(self.ends, other.ends);
     }
 
-    /// `None`: there are no items.
+    /// `None` without items.
     pub fn mean(&self) -> Option<f64> {
         (self.weights > 0.0).then(|| self.sum / self.weights)
     }
 
-    /// Number of items of one weight that would vary as much (Kish).
+    /// Number of equally weighted items that would vary as much (Kish).
     pub fn effective(&self) -> f64 {
         if self.squares > 0.0 { self.weights * self.weights / self.squares } else { 0.0 }
     }
 
-    /// The 95 % interval of the mean of all items if 1 in `one_in` of the sampled ones was taken; 1: nothing was left out, and both
-    /// ends are the mean. `None`: too few items, or none.
+    /// 95 % interval of the mean over all items if 1 in `one_in` of the sampled ones was taken; 1: nothing was left
+    /// out, and both ends are the mean. `None` with too few items.
     pub fn interval(&self, one_in: u32) -> Option<[f64; 2]> {
         let (mean, (least, greatest)) = (self.mean()?, self.ends?);
         let one_in = one_in.max(self.heaviest);
@@ -110,7 +114,7 @@ impl Mean {
         Some([lo.max(0.0).min(mean), hi])
     }
 
-    /// The mean's standard error, and the skewness of its error.
+    /// Standard error of the mean, and the skewness of its error.
     fn error(&self, mean: f64) -> (f64, f64) {
         let [s0, s1, s2] = self.spread;
         let squares = s2 - 2.0 * mean * s1 + mean * mean * s0;
@@ -125,7 +129,8 @@ impl Mean {
     }
 }
 
-/// The score of a distribution with this skewness that corresponds to `z` of one without: Hall's transformation, inverted.
+/// The score in a distribution with this skewness that corresponds to `z` in one without: Hall's transformation,
+/// inverted.
 fn bent(z: f64, skewness: f64) -> f64 {
     if skewness.abs() < 1e-6 {
         return z;

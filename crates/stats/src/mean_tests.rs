@@ -12,7 +12,8 @@ fn complete_strata_have_no_error() {
     assert_eq!((Mean::default().mean(), Mean::default().interval(1)), (None, None));
     let m = of([(100.0, 1), (300.0, 1)]);
     assert_eq!((m.mean(), m.interval(1), m.interval(100)), (Some(200.0), Some([200.0, 200.0]), None));
-    // With the minimum number of items, a few more may exist: 3 × 100 of 1,000, as fast as the fastest or as slow as the slowest.
+    // With the minimum number of items, a few more may exist: 3 × 100 of 1,000, as fast as the fastest or as slow as
+    // the slowest.
     let m = of((0..1_000).map(|i| (if i % 2 == 0 { 100.0 } else { 300.0 }, 1)));
     assert_eq!(m.interval(100), Some([170.0, 230.0]));
 }
@@ -24,7 +25,7 @@ fn few_samples_have_no_interval() {
     assert!(heavy(162).mean().is_some_and(|m| m > 199.0));
     let [lo, hi] = heavy(500).interval(100).unwrap();
     assert!(lo < 150.0 && hi > 300.0, "{lo} to {hi}: five slow ones may as well be two or twelve");
-    // An item of weight 100 contributes as much information as one, and the items of weight 1 are many.
+    // An item of weight 100 contributes as much information as one item; those of weight 1 are many.
     let mixed = |whole, sampled| of((0..whole).map(|_| (100.0, 1)).chain((0..sampled).map(|_| (300.0, 100))));
     assert_eq!(mixed(48, 10).interval(100), None);
     let [lo, hi] = mixed(100_000, 10).interval(100).unwrap();
@@ -45,7 +46,7 @@ fn equal_values_leave_nothing_to_err_in_and_sums_add() {
 
 type Draw = fn(&mut SplitMix64) -> f64;
 
-/// Distributions of latencies, with the mean of each.
+/// Latency distributions with their means.
 fn shapes() -> Vec<(&'static str, f64, Draw)> {
     fn log_normal(random: &mut SplitMix64, sigma: f64) -> f64 {
         (sigma * random.normal()).exp()
@@ -66,8 +67,8 @@ fn shapes() -> Vec<(&'static str, f64, Draw)> {
     ]
 }
 
-/// In 1,500 draws of 500 values with weight 100, the interval has to contain the mean in at least 95 %; also in addition to others
-/// of which all were taken.
+/// In 1,500 draws of 500 values with weight 100, the interval must contain the mean in at least 95 %, also in addition
+/// to completely taken items.
 #[test]
 fn the_interval_has_its_nominal_coverage() {
     const SAMPLES: u32 = 1_500;

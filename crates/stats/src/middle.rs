@@ -1,6 +1,6 @@
-//! The median of a few numbers and their deviation from it, by medians: single outliers affect neither.
+//! Robust median and deviation of a few values: single outliers affect neither.
 
-/// For an even number of values, the mean of the middle two. `None` for no values.
+/// For an even number of values, the mean of the middle two; `None` without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
@@ -8,7 +8,8 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     (n > 0).then(|| (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0)
 }
 
-/// The median absolute deviation from `middle`, scaled to the standard deviation of a normal distribution. `None` for no values.
+/// Median absolute deviation from `middle`, scaled to the standard deviation of a normal distribution; `None` without
+/// values.
 pub fn deviation(values: impl IntoIterator<Item = f64>, middle: f64) -> Option<f64> {
     const OF_NORMAL: f64 = 1.4826;
     median(values.into_iter().map(|x| (x - middle).abs())).map(|mad| OF_NORMAL * mad)

@@ -7,14 +7,14 @@ use iotrail_schema::measurement::Latency;
 /// Minimum number of samples beyond a quantile, on its thinner side.
 pub(crate) const BEYOND: f64 = 5.0;
 
-/// The value at `q` (0 to 1), or `None` if fewer than [`BEYOND`] samples are expected beyond it: p50 needs 10, p99
-/// 500, p99.99 50,000. Its error is the histogram's.
+/// The value at `q` (0 to 1), with the histogram's error; `None` if fewer than [`BEYOND`] samples are expected beyond
+/// it. p50 needs 10 samples, p99 500, p99.99 50,000.
 pub fn quantile(histogram: &Histogram<u64>, q: f64) -> Option<u64> {
     of(histogram, q, histogram.len() as f64)
 }
 
 fn of(histogram: &Histogram<u64>, q: f64, samples: f64) -> Option<u64> {
-    // 500 × (1 − 0.99) is a little less than 5 in binary.
+    // In binary, 500 × (1 − 0.99) is slightly below 5.
     let beyond = samples * (1.0 - q).min(q) + 1e-6;
     (beyond >= BEYOND).then(|| histogram.value_at_quantile(q))
 }
@@ -24,8 +24,8 @@ pub fn summary(histogram: &Histogram<u64>) -> Latency {
     weighted(histogram, histogram.len(), histogram.len() as f64)
 }
 
-/// The same for samples with weights, `count` in number. `effective`: number of samples of one weight that would vary as much
-/// (Kish's effective size); quantiles that this number does not support are null.
+/// The same for `count` weighted samples. `effective`: number of equally weighted samples that would vary as much
+/// (Kish). Quantiles that need more are null.
 pub(crate) fn weighted(histogram: &Histogram<u64>, count: u64, effective: f64) -> Latency {
     let some = !histogram.is_empty();
     let quantile = |histogram, q| of(histogram, q, effective);

@@ -1,4 +1,4 @@
-//! Random numbers that are identical in every version, so the generator is part of this source.
+//! Random numbers that must be the same in every version, so the generators are part of this source.
 
 /// Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ impl SplitMix64 {
         Self(self.0.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// 64 uniform bits.
+    /// 64 uniformly distributed bits.
     #[inline]
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -25,13 +25,14 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// Uniform below `n`, by the high half of the product; the bias, n / 2^64, is far below the resolution of any run.
+    /// Uniform below `n`, from the high half of the product. The bias, n / 2^64, is far below the resolution of any
+    /// run.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(n)) >> 64) as u64
     }
 }
 
-/// xoshiro256++ (Blackman, Vigna): 4 ns a number, period 2^256; seeded by SplitMix64.
+/// xoshiro256++ (Blackman, Vigna), seeded by SplitMix64: 4 ns per number, period 2^256.
 #[derive(Debug, Clone)]
 pub struct Random([u64; 4]);
 
@@ -55,14 +56,14 @@ impl Random {
         result
     }
 
-    /// Uniform over 0..n (Lemire's multiplication; the bias is below n / 2^64).
+    /// Uniform below `n` (Lemire's multiplication; the bias is below n / 2^64).
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(n)) >> 64) as u64
     }
 }
 
-/// A seed if none is specified.
+/// Seed for use if none is specified.
 pub fn fresh_seed() -> u32 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     SplitMix64::new(now.as_nanos() as u64).draw() as u32
@@ -70,7 +71,7 @@ pub fn fresh_seed() -> u32 {
 
 /// Distributions for simulations.
 impl SplitMix64 {
-    /// Above 0 and below 1.
+    /// Strictly between 0 and 1.
     pub(crate) fn uniform(&mut self) -> f64 {
         ((self.draw() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }

@@ -1,24 +1,25 @@
-//! The search for the best of a few candidates. A block measures each remaining candidate once; after each block the candidates
-//! that are certainly not the best are dropped.
+//! Search for the best of a few candidates. Each block measures every remaining candidate once; after a block,
+//! candidates that are certainly not the best are dropped.
 //!
-//! **Elimination.** For a candidate i, each other candidate j has the evidence E(j > i) that it is better ([`sequence`]). When the
-//! mean of these over all other candidates reaches 1/α, i is dropped. A mean of e-processes is an e-process for any dependence, so
-//! a candidate that no other one surpasses is dropped at any block with a probability of at most α. This is never weaker than
-//! dividing α by the number of others (Bonferroni). Evidence of candidates that were dropped meanwhile still counts, but not of those that
-//! were removed for another reason, because they cannot be adopted.
+//! **Elimination.** For a candidate i, each other candidate j has the evidence E(j > i) that j is better
+//! ([`sequence`]). When the mean over all other candidates reaches 1/α, i is dropped. A mean of e-processes is an
+//! e-process under any dependence. So a candidate that no other one surpasses is ever dropped with a probability of at
+//! most α. This is never weaker than dividing α by the number of others (Bonferroni). Evidence of candidates that have
+//! been dropped still counts, but not that of candidates removed for another reason, because they cannot be adopted.
 //!
-//! **Two objectives** ([`Search::of_two`]) leave the front: a candidate is dropped when it is certainly dominated. See [`two`].
+//! **Two objectives** ([`Search::of_two`]) leave the front: a candidate is dropped when it is certainly dominated. See
+//! [`two`].
 //!
-//! **The end**: one candidate remains; or each remaining candidate's interval against the leader is within the practical threshold,
-//! each end at α / (candidates − 1); or the next block would exceed the budget. Any other stop, including an interrupt, leaves a valid
-//! set.
+//! **The end**: one candidate remains; or each remaining candidate's interval against the leader is within the
+//! practical threshold, each end at α / (candidates − 1); or the next block would exceed the budget. Any other stop,
+//! such as an interrupt, also leaves a valid set.
 //!
-//! **The first candidate**, the current configuration, has no privilege: it is dropped when it is certainly worse. Fresh blocks
-//! have to measure the leader's advantage over it ([`bootstrap::paired`](crate::bootstrap::paired)), because the leader was also selected
-//! for its luck, and its advantage in the search is too large on average.
+//! **The first candidate**, the current configuration, has no privilege: it is dropped when it is certainly worse. The
+//! leader's advantage over it must be measured in fresh blocks ([`bootstrap::paired`](crate::bootstrap::paired)). The
+//! leader was also selected for its luck, so its advantage in the search is overestimated on average.
 //!
-//! **Error.** Exact for Gaussian logarithms of known spreads. Simulated with outliers and unknown spreads: `search/tests.rs`,
-//! docs/method.md.
+//! **Error.** Exact for Gaussian logarithms of known spreads. Simulated with outliers and unknown spreads:
+//! `search/tests.rs`, docs/method.md.
 
 mod front;
 mod sequence;
@@ -36,7 +37,7 @@ use super::random::Random;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     pub better: Better,
-    /// Candidates within this of the leader count as equally good: 0.01 is 1 %.
+    /// Candidates within this distance of the leader count as equally good: 0.01 is 1 %.
     pub threshold: f64,
     /// Number of blocks before the first decision.
     pub min_blocks: usize,
@@ -46,25 +47,25 @@ pub struct Options {
 }
 
 impl Options {
-    /// Within 1 %, first decision after five blocks, limited only by the measurements.
+    /// Threshold 1 %, first decision after five blocks, limited only by the budget.
     pub fn new(better: Better, budget: usize) -> Self {
         Self { better, threshold: 0.01, min_blocks: 5, max_blocks: usize::MAX, budget }
     }
 }
 
-/// The reason why a search ended.
+/// Why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     OneLeft,
-    /// Every survivor is within the threshold of the leader.
+    /// All survivors are within the threshold of the leader.
     Equivalent,
-    /// For two objectives: no remaining candidate can still be dominated.
+    /// With two objectives: no remaining candidate can be dominated any more.
     Settled,
-    /// The next block would take more blocks or measurements than allowed.
+    /// The next block would exceed the allowed number of blocks or measurements.
     Budget,
 }
 
-/// The next measurements: each of the candidates once, in this order.
+/// The next measurements: each candidate once, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     pub number: usize,
@@ -78,7 +79,7 @@ pub struct Search {
     random: Random,
     objectives: Vec<Objective>,
     survivors: Vec<usize>,
-    /// By candidate: removed for a reason other than its values.
+    /// Per candidate: removed for a reason other than its values.
     removed: Vec<bool>,
     candidates: usize,
     blocks: usize,
@@ -86,7 +87,7 @@ pub struct Search {
     finished: Option<Reason>,
 }
 
-/// One objective, with its values and its fit.
+/// Values of one objective and their fit.
 #[derive(Debug, Clone)]
 struct Objective {
     table: Table,
@@ -94,12 +95,12 @@ struct Objective {
 }
 
 impl Search {
-    /// `alpha`: the probability that the best one is dropped.
+    /// `alpha`: probability that the best candidate is dropped.
     pub fn new(candidates: usize, alpha: f64, options: Options, seed: u64) -> Self {
         Self::of(&[options.better], candidates, alpha, options, seed)
     }
 
-    /// For the front of two objectives. `alpha`: the probability that any member of it is dropped.
+    /// Searches for the front of two objectives. `alpha`: probability that any member of the front is dropped.
     pub fn of_two(candidates: usize, alpha: f64, options: Options, second: Better, seed: u64) -> Self {
         Self::of(&[options.better, second], candidates, alpha, options, seed)
     }
@@ -123,7 +124,8 @@ impl Search {
         }
     }
 
-    /// Evaluates the recorded values and returns the next block. `None`: the search is over, for the reason in [`Search::finished`].
+    /// Evaluates the recorded values and returns the next block; `None` if the search is over, for the reason in
+    /// [`Search::finished`].
     pub fn next_block(&mut self) -> Option<Block> {
         if self.finished.is_none() {
             self.finished = self.judge();
@@ -141,8 +143,8 @@ impl Search {
         Some(Block { number, order })
     }
 
-    /// Records a candidate's value in a block. A failed or disturbed measurement is not recorded; a repeated one replaces the
-    /// first.
+    /// Records a candidate's value in a block. Failed or disturbed measurements are not recorded; a repeated one
+    /// replaces the first.
     pub fn record(&mut self, block: usize, candidate: usize, value: f64) {
         self.record_of(0, block, candidate, value);
     }
@@ -158,12 +160,12 @@ impl Search {
         self.survivors.retain(|i| *i != candidate);
     }
 
-    /// Candidates not dropped as of the last evaluated block, in the order of their numbers.
+    /// Candidates that remained after the last evaluated block, by number.
     pub fn survivors(&self) -> &[usize] {
         &self.survivors
     }
 
-    /// The survivor with the best estimate, in the first objective. `None`: none has a value.
+    /// The survivor with the best estimate in the first objective; `None` if none has a value.
     pub fn leader(&self) -> Option<usize> {
         self.leader_of(0)
     }
@@ -178,30 +180,31 @@ impl Search {
         self.finished
     }
 
-    /// Number of requested measurements.
+    /// Number of measurements requested so far.
     pub fn measurements(&self) -> usize {
         self.measurements
     }
 
-    /// The factor by which `a` is better than `b`, in the first objective. All intervals of one candidate have simultaneous coverage, at all blocks: each
-    /// end has α divided by the number of others.
+    /// Factor by which `a` is better than `b` in the first objective. All intervals of one candidate have simultaneous
+    /// coverage over all blocks: each end has α divided by the number of other candidates.
     pub fn advantage(&self, a: usize, b: usize) -> Option<Advantage> {
         self.advantage_of(0, a, b)
     }
 
-    /// The intervals of both objectives have simultaneous coverage too.
+    /// The same in either objective. The intervals of both objectives also have simultaneous coverage.
     pub fn advantage_of(&self, objective: usize, a: usize, b: usize) -> Option<Advantage> {
         self.objectives[objective].fit.advantage(a, b, self.alpha / self.others() / self.objectives.len() as f64)
     }
 
-    /// Blocks after which the interval of the factor by which `a` is better than `b` extends at most `width` to either side (0.1: 10 %), if
-    /// values vary as they did. `None`: fewer than two blocks have both, or 10,000 do not suffice.
+    /// Number of blocks after which the interval of `a`'s advantage over `b` extends by at most `width` to either side
+    /// (0.1: 10 %), if values continue to vary as they did; `None` if fewer than two blocks have both, or 10,000 do not
+    /// suffice.
     pub fn blocks_until(&self, objective: usize, (a, b): (usize, usize), width: f64) -> Option<usize> {
         let needed = self.others() * self.objectives.len() as f64 / self.alpha;
         self.objectives[objective].fit.blocks_until(a, b, needed, width)
     }
 
-    /// Levels, outliers and intervals of the first objective, as of the last evaluated block.
+    /// Levels, outliers and intervals of the first objective after the last evaluated block.
     pub fn fit(&self) -> &Fit {
         self.fit_of(0)
     }
@@ -242,7 +245,7 @@ impl Search {
         let Some(leader) = self.leader() else { return };
         let stays = |i: &usize| match self.two() {
             None => *i == leader || self.evidence(*i, |j| self.fit().evidence(j, *i, 0.0)) < self.others() / self.alpha,
-            // All remaining candidates may be members: each has its own error probability.
+            // All remaining candidates may be members, and each has its own error probability.
             Some(two) => {
                 let needed = self.others() * self.survivors.len() as f64 / self.alpha;
                 !two.has_better(*i, &self.survivors) || self.evidence(*i, |j| two.evidence(j, *i)) < needed
@@ -251,7 +254,7 @@ impl Search {
         self.survivors = self.survivors.iter().copied().filter(stays).collect();
     }
 
-    /// Against a candidate: the sum over all others.
+    /// Evidence against a candidate, summed over all others.
     fn evidence(&self, candidate: usize, of: impl Fn(usize) -> f64) -> f64 {
         (0..self.candidates).filter(|j| *j != candidate && !self.removed[*j]).map(of).sum()
     }

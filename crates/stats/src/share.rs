@@ -1,13 +1,13 @@
 //! Shares of samples, with their sampling error.
 //!
-//! **Error**: Wilson's score interval at 95 %: in 95 % of all samples that such a span can give, it contains the true share. It
-//! stays between 0 and 1, and is defined for a count of 0. Each share has its own interval: of many shares, about one in twenty is
-//! outside its interval. Samples are assumed to be independent. This is not true for activity that repeats in step with the sampling (which
-//! is why the default frequency is a prime).
+//! **Error**: Wilson's 95 % score interval: it contains the true share in 95 % of all possible samples of such a span.
+//! It stays between 0 and 1, and is defined for a count of 0. Each share has its own interval: about one in twenty of
+//! many shares is outside its interval. Samples are assumed to be independent, which does not hold for activity in step
+//! with the sampling (for this reason, the default frequency is a prime).
 
 use super::Z;
 
-/// Minimum number of samples for a share: the interval would be up to 20 percentage points wide.
+/// Minimum number of samples for a share: with fewer, the interval would be up to 20 percentage points wide.
 pub(crate) const ENOUGH: u64 = 100;
 
 /// A share and its 95 % interval; all from 0 to 1.
@@ -27,7 +27,7 @@ pub fn share(part: u64, all: u64) -> Option<Share> {
     let p = k / n;
     let middle = (k + Z * Z / 2.0) / (n + Z * Z);
     let half = Z / (n + Z * Z) * (n * p * (1.0 - p) + Z * Z / 4.0).sqrt();
-    // At the ends the two terms are equal but for rounding.
+    // At the ends the two terms are equal except for rounding.
     let lo = if part == 0 { 0.0 } else { middle - half };
     let hi = if part == all { 1.0 } else { middle + half };
     Some(Share { share: p, lo, hi })

@@ -1,14 +1,15 @@
-//! A histogram of few distinct values: the same buckets as [`histogram`](super::histogram), but only those with a count.
+//! A histogram of few distinct values, with the buckets of [`histogram`](super::histogram), of which it stores only
+//! those with a count.
 
 use super::histogram::MAX_NS;
 
-/// Buckets below this one hold one value each; from here on, 1024 of them are a power of two.
+/// Buckets below this index hold one value each; above it, each power of two has 1024 buckets.
 const EXACT: u64 = 2048;
 
-/// Bits of a count; the bucket's number is in those above.
+/// Number of bits for the count; the bucket index is in the bits above.
 const COUNT: u32 = 48;
 
-/// Buckets with their counts, in order: 8 bytes each.
+/// Buckets and their counts in ascending order, 8 bytes each.
 #[derive(Debug, Clone, Default)]
 pub struct Sparse(Vec<u64>);
 
@@ -29,7 +30,7 @@ impl Sparse {
         }
     }
 
-    /// Number of distinct values at the resolution of the buckets.
+    /// Number of used buckets.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -38,7 +39,7 @@ impl Sparse {
         self.0.is_empty()
     }
 
-    /// The lowest value of each bucket, and its count.
+    /// Lowest value and count of each used bucket.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().map(|entry| (lowest(entry >> COUNT), entry & MOST))
     }

@@ -1,35 +1,35 @@
-//! Whether the level of a series of counts differs between its second and its first half.
+//! Tests whether the level of a series of counts differs between its first and second half.
 //!
-//! **Test**: the series is divided into [`BATCHES`] batches of neighbours, each represented by its median, which a single stall
-//! does not affect. The means of the first and the last half of the batches are compared, in units of the standard error of that difference.
-//! The error is estimated from the differences of neighbouring batches (von Neumann's successive differences), which a trend or a step
-//! hardly affects. One large difference counts at most as three usual ones, since it is the step itself.
+//! **Test**: the series is divided into [`BATCHES`] batches of adjacent intervals, each represented by its median,
+//! which a single stall does not affect. The means of the first and the last half of the batches are compared, in units
+//! of the standard error of their difference. The error is estimated from the differences of adjacent batches (von
+//! Neumann's successive differences), which a trend or a step hardly affects. A large difference counts as at most
+//! three usual ones, since it may be the step itself.
 //!
-//! **Error**: throughput of neighbouring intervals is correlated, so the limit is set by simulation (the test below): of series
-//! without a trend, at most 1 % are called unsteady, with a correlation of neighbours of up to 0.9 and with 5 % of the intervals
-//! stalled.
-//! **Power**: in 100 intervals, a step of 10 % in the middle of noise of 2 % is found in 9 of 10 series. A temporary change
-//! is not found.
+//! **Error**: throughput of adjacent intervals is correlated, so the limit is determined by simulation (the test
+//! below). Of series without a trend, at most 1 % are called unsteady, with a correlation of adjacent intervals of up
+//! to 0.9 and with 5 % of the intervals stalled. **Power**: in 100 intervals with noise of 2 %, a step of 10 % in the
+//! middle is detected in 9 of 10 series. A temporary change is not detected.
 
 use super::middle::{deviation, median};
 
-/// With fewer intervals the batches are too small to estimate the noise.
+/// With fewer intervals, the batches are too small to estimate the noise.
 const ENOUGH: usize = 40;
 const BATCHES: usize = 10;
 
-/// The two halves of a series.
+/// Comparison of the two halves of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trend {
-    /// Typical count of an interval in the first and in the second half.
+    /// Typical count per interval in the first half; `second` likewise.
     pub first: f64,
     pub second: f64,
-    /// The difference of the second from the first, as a share of the first.
+    /// Second minus first, as a share of the first.
     pub change: f64,
     /// The difference is larger than chance explains.
     pub real: bool,
 }
 
-/// `None`: fewer than 40 intervals, or nothing in the first half.
+/// `None` if there are fewer than 40 intervals, or nothing in the first half.
 pub fn trend(series: &[u64]) -> Option<Trend> {
     let n = series.len();
     if n < ENOUGH {
@@ -45,21 +45,21 @@ pub fn trend(series: &[u64]) -> Option<Trend> {
     if first <= 0.0 {
         return None;
     }
-    // Counts are integers: a batch is exact to one.
+    // Counts are integers, so a batch is precise to one.
     let variance = successive_variance(&levels)?.max(1.0);
     let error = (variance * 2.0 / half as f64).sqrt();
     let real = (second - first).abs() > limit(n) * error;
     Some(Trend { first, second, change: second / first - 1.0, real })
 }
 
-/// In standard errors. Short batches are more correlated with their neighbours, so that the error is underestimated; and in batches
-/// of four or five intervals, stalls of two or three are the median. Simulated, 200,000 series of each kind: at most 0.95 % are called
-/// a trend, with 49 intervals, the most correlation, and stalls; 0.8 % with 100.
+/// Limit in standard errors. Short batches are more correlated with their neighbours, so the error is underestimated;
+/// and in batches of four or five intervals, two or three stalls determine the median. Simulated with 200,000 series of
+/// each kind: at most 0.95 % are called a trend (49 intervals, maximum correlation, stalls), 0.8 % with 100 intervals.
 fn limit(n: usize) -> f64 {
     10.0 - 0.05 * (n.min(100) - ENOUGH) as f64 + 0.1 * 50_usize.saturating_sub(n) as f64
 }
 
-/// Variance of single batches; `None`: fewer than two.
+/// Variance of a single batch; `None` for fewer than two.
 fn successive_variance(levels: &[f64]) -> Option<f64> {
     let steps: Vec<f64> = levels.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let middle = median(steps.iter().copied())?;
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::random::SplitMix64;
 
-    /// Mean 10,000, standard deviation 10,000 × `relative`; each value remembers `memory` of the one before.
+    /// Mean 10,000, standard deviation 10,000 × `relative`; `memory` is the correlation with the previous value.
     fn series(random: &mut SplitMix64, n: usize, memory: f64, relative: f64, level: impl Fn(f64) -> f64) -> Vec<u64> {
         let mut x = random.normal();
         (0..n)
@@ -99,7 +99,7 @@ mod tests {
                         x.iter_mut().for_each(|c| *c = if r.uniform() < stalls { 0 } else { *c });
                         trend(&x).unwrap().real
                     });
-                    // Of 2,000 draws of 0.95 %, 1.8 % is four standard errors more: one seed in thousands.
+                    // At 0.95 %, 1.8 % of 2,000 draws is four standard errors above the mean: one seed in thousands.
                     assert!(got <= 0.018, "{got} of series of {n} with memory {memory}, stalls {stalls}");
                 }
             }
@@ -136,7 +136,7 @@ mod tests {
         x[25..].fill(1000);
         x[40] = 0;
         assert!(!trend(&x).unwrap().real);
-        // A few I/Os in each interval vary by one.
+        // With few I/Os per interval, counts vary by one.
         let few: Vec<u64> = (0..40).map(|n| if n < 20 { 1 } else { 2 }).collect();
         assert!(!trend(&few).unwrap().real);
     }

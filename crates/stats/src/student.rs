@@ -1,9 +1,9 @@
-//! Student's t: the deviation of a mean of few values if their spread is estimated from the same values.
+//! Student's t: deviations of a mean of few values whose spread is estimated from the same values.
 
 use std::f64::consts::PI;
 
-/// The quantile at `p`, above one half, with `df` degrees of freedom (a fraction is truncated, which widens intervals). Accurate
-/// to nine digits.
+/// Quantile at `p` > 0.5 with `df` degrees of freedom (truncated to an integer, which widens intervals). Accurate to
+/// nine digits.
 pub(crate) fn quantile(p: f64, df: f64) -> f64 {
     let df = df.max(1.0) as u64;
     // With one degree of freedom, the quantile at 1 − 1e-6 is 318,310.
@@ -15,7 +15,7 @@ pub(crate) fn quantile(p: f64, df: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// Probability that a value of `df` degrees of freedom deviates by `t` or more, to either side.
+/// Probability of a deviation of at least `t` to either side, with `df` degrees of freedom.
 pub(crate) fn beyond(t: f64, df: f64) -> f64 {
     match t.abs() {
         t if t.is_infinite() => 0.0,
@@ -24,13 +24,13 @@ pub(crate) fn beyond(t: f64, df: f64) -> f64 {
     }
 }
 
-/// Probability of a mean this far from 0 if the true mean is 0. `None`: one value has no spread.
+/// Probability of a mean this far from 0 if the true mean is 0; `None` for a single value, which has no spread.
 pub fn mean_is_0(values: &[f64]) -> Option<f64> {
     let (mean, error2) = mean_and_error2(values)?;
     Some(strays(mean, error2, values.len() as f64 - 1.0))
 }
 
-/// The 95 % interval of the mean of values like these. `None`: one value has no spread.
+/// 95 % interval of the mean; `None` for a single value, which has no spread.
 pub fn interval_of_mean(values: &[f64]) -> Option<[f64; 2]> {
     let (mean, error2) = mean_and_error2(values)?;
     let half = quantile(0.975, values.len() as f64 - 1.0) * error2.sqrt();
@@ -43,9 +43,10 @@ pub fn means_are_the_same(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(strays(mean_b - mean_a, a2 + b2, welch(a2, a.len(), b2, b.len())))
 }
 
-/// Degrees of freedom (Welch and Satterthwaite) of the difference of two means, by the squares of their standard errors. The formula
-/// takes both squares as known: if the smaller group dominates and happens to look calm, it gives too many. So they are fewer than twice
-/// those of the smaller group, as they are anyway for groups of equal size.
+/// Degrees of freedom (Welch and Satterthwaite) of the difference of two means, from the squares of their standard
+/// errors. The formula takes both squares as known: it yields too many if the smaller group dominates and happens to
+/// vary little. They are therefore limited to less than twice those of the smaller group, which always holds for groups
+/// of equal size.
 pub(crate) fn welch(a2: f64, n: usize, b2: f64, m: usize) -> f64 {
     let df = (a2 + b2).powi(2) / (a2.powi(2) / (n as f64 - 1.0) + b2.powi(2) / (m as f64 - 1.0));
     df.min((2 * n.min(m) - 3) as f64)
@@ -55,7 +56,7 @@ fn strays(off: f64, error2: f64, df: f64) -> f64 {
     if off == 0.0 { 1.0 } else { beyond(off / error2.sqrt(), df) }
 }
 
-/// The mean, and the square of its standard error.
+/// Mean and its squared standard error.
 fn mean_and_error2(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -63,9 +64,9 @@ fn mean_and_error2(values: &[f64]) -> Option<(f64, f64)> {
     (values.len() > 1).then(|| (mean, squares / (n - 1.0) / n))
 }
 
-/// Factor by which a spread may exceed its estimate with `df` degrees of freedom: of equal spreads, four in five are below the
-/// estimate times this. The chi-square quantile at 20 % by Wilson and Hilferty, within 1 % for 3 or more degrees and too wide
-/// below.
+/// Factor by which a spread may exceed its estimate with `df` degrees of freedom: four of five true spreads are below
+/// the estimate times this factor. Uses the chi-square quantile at 20 % by Wilson and Hilferty, accurate to 1 % for at
+/// least 3 degrees and too wide below.
 pub(crate) fn spread_at_most(df: f64) -> f64 {
     const Z20: f64 = -0.841_621_233_572_914;
     let df = df.max(1.0);
@@ -73,9 +74,9 @@ pub(crate) fn spread_at_most(df: f64) -> f64 {
     (1.0 - part + Z20 * part.sqrt()).powf(-1.5)
 }
 
-/// The distribution function at `t` ≥ 0 (Abramowitz and Stegun, 26.7.3 and 26.7.4): sums of about `df` / 2 terms.
+/// Distribution function at `t` ≥ 0 (Abramowitz and Stegun, 26.7.3 and 26.7.4): a sum of about `df` / 2 terms.
 fn below(t: f64, df: u64) -> f64 {
-    // Beyond it the normal quantiles are accurate to five digits.
+    // Beyond that the normal quantiles are accurate to five digits.
     let df = df.min(100_000);
     let theta = (t / (df as f64).sqrt()).atan();
     let cos2 = theta.cos().powi(2);
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn means_are_tested_as_in_the_tables() {
-        // R: t.test(c(1, 2, 3, 6))$p.value; 2 * pt(-4 / sqrt(2.5), 3), with the degrees of freedom that `welch` has for 3 and 4
+        // R: t.test(c(1, 2, 3, 6))$p.value; 2 * pt(-4 / sqrt(2.5), 3), with `welch`'s degrees of freedom for 3 and 4
         // values.
         let one = mean_is_0(&[1.0, 2.0, 3.0, 6.0]).unwrap();
         assert!((one - 0.069_14).abs() < 1e-4, "{one}");

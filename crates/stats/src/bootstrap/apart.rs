@@ -1,19 +1,20 @@
-//! The ratio of two sides that were measured at different times, from one number per run.
+//! Ratio of two sides that were measured at different times, from one value per run.
 //!
-//! Few runs cannot show whether both sides vary alike: a rule that pools the variances if they look alike misses the truth in up to
-//! 7.8 % of cases. So the variances are never pooled (Welch, [`student::welch`]). Simulated with 2 to 20 runs per side, one of
-//! which varies up to ten times as much, the interval misses the truth in at most 5.2 % of cases.
+//! Few runs cannot show whether both sides vary equally: a rule that pools similar variances misses the true ratio in
+//! up to 7.8 % of cases. Variances are therefore never pooled (Welch, [`student::welch`]). Simulated with 2 to 20 runs
+//! per side, where one side varies up to ten times as much, the interval misses the true ratio in at most 5.2 % of
+//! cases.
 
 use super::pairs::PairRatios;
 use super::{FEWEST, Interval, Ratio, unpaired};
 use crate::student;
 
-/// Up to this many runs per side, the mean of the logarithms is used. Resampling so few estimates the spread of their median badly:
-/// with three, the median's error is a third too large, which loses half of the true differences.
+/// Up to this many runs per side, the mean of the logarithms is used. Resampling so few runs estimates the spread of
+/// their median poorly: with three, the median's error is a third too large, and half of the true differences are lost.
 const FEW: usize = 5;
 
-/// For sides measured at different times: drift between them is in the difference, and in the interval as far as it also occurs
-/// between runs. `None` if a value is not above 0, or there are none.
+/// For sides measured at different times: drift between them affects the ratio, and the interval only as far as it also
+/// occurs between runs. `None` if there are no values, or a value is not above 0.
 pub fn apart(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let (of_a, of_b) = (alone(a)?, alone(b)?);
     let (n, m) = (a.len(), b.len());
@@ -30,12 +31,12 @@ pub fn apart(a: &[f64], b: &[f64]) -> Option<Ratio> {
     Some(Ratio { ratio: log.exp(), interval: Some(interval) })
 }
 
-/// The estimate of one side: that of its ratios to 1.
+/// One side's estimate: that of its ratios to 1.
 fn alone(values: &[f64]) -> Option<PairRatios> {
     PairRatios::new(&vec![1.0; values.len()], values)
 }
 
-/// Mean and squared standard error of the logarithms.
+/// Mean of the logarithms and its squared standard error.
 fn mean_and_error2(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
     let mean = values.iter().map(|x| x.ln()).sum::<f64>() / n;

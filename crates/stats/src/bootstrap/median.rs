@@ -1,8 +1,8 @@
-//! The median of one number per repeat.
+//! The median of one value per repeat.
 
 use super::statistic::Statistic;
 
-/// The median of ascending values with their multiplicities, `n` in total; for an even number the mean of the middle two.
+/// Median of ascending values with multiplicities that add up to `n`; if `n` is even, the mean of the middle two.
 pub(super) fn middle(rising: impl Iterator<Item = (f64, u32)>, n: u32) -> f64 {
     let (mut seen, mut lower) = (0, None);
     for (value, times) in rising.filter(|(_, times)| *times > 0) {
@@ -18,15 +18,15 @@ pub(super) fn middle(rising: impl Iterator<Item = (f64, u32)>, n: u32) -> f64 {
     lower.unwrap_or(f64::NAN)
 }
 
-/// The median of one number per repeat.
+/// The median of one value per repeat.
 #[derive(Debug, Clone)]
 pub struct Median {
-    /// Each value with its repeat.
+    /// Sorted values, each with the index of its repeat.
     sorted: Vec<(f64, usize)>,
 }
 
 impl Median {
-    /// `None` if a value has no logarithm, or there are none.
+    /// `None` if there are no values, or one has no logarithm.
     pub fn new(values: &[f64]) -> Option<Self> {
         if values.is_empty() || !values.iter().all(|x| x.is_finite() && *x > 0.0) {
             return None;

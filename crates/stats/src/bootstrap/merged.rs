@@ -6,23 +6,23 @@ use unsigned_varint::{decode, encode};
 use super::statistic::Statistic;
 use crate::quantile::BEYOND;
 
-/// A quantile of a histogram is the upper end of a bin: its error is at most 0.1 % on either side of the ratio.
+/// Quantiles are the upper ends of histogram bins, so each side of the ratio has an error of at most 0.1 %.
 const RESOLUTION: f64 = 0.001;
 
-/// The latencies of one repeat: the distinct values, ascending, with their counts. Long runs have one per repeat, so the
-/// differences of values and the counts are stored as varints, some three bytes for both.
+/// Latencies of one repeat: distinct values in ascending order, with their counts. Long runs keep one set per repeat,
+/// so value differences and counts are stored as varints, which take about three bytes per pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counts(Box<[u8]>);
 
 impl Counts {
     pub fn of(histogram: &Histogram<u64>) -> Self {
-        // A latency of 0 has no logarithm; the clock cannot distinguish it from 1 ns.
+        // A latency of 0 has no logarithm, and the clock cannot distinguish it from 1 ns.
         let recorded =
             histogram.iter_recorded().map(|v| (v.value_iterated_to().max(1), v.count_since_last_iteration()));
         Self::packed(recorded)
     }
 
-    /// Several measurements merged into one.
+    /// Merges several repeats.
     pub fn merged(several: &[&Counts]) -> Self {
         let mut all: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
         for (value, count) in several.iter().flat_map(|c| c.iter()) {
@@ -59,9 +59,9 @@ impl Counts {
 #[derive(Debug, Clone)]
 pub struct MergedQuantile {
     q: f64,
-    /// The distinct values of all repeats, ascending.
+    /// Distinct values of all repeats in ascending order.
     values: Vec<u64>,
-    /// For each value and repeat, the number of samples that are not above it.
+    /// Per value and repeat: number of samples not above the value.
     up_to: Vec<u64>,
     repeats: usize,
 }
@@ -71,7 +71,7 @@ impl MergedQuantile {
     pub fn new(repeats: &[&Counts], q: f64) -> Option<Self> {
         let mut values: Vec<u64> = Vec::new();
         for counts in repeats {
-            // After each repeat, so that the list stays short: most repeats share their values.
+            // Deduplicated after each repeat, so that the list stays short: most repeats have the same values.
             values.extend(counts.iter().map(|(value, _)| value));
             values.sort();
             values.dedup();
@@ -108,7 +108,7 @@ impl Statistic for MergedQuantile {
             of_row.iter().zip(times).map(|(count, times)| count * u64::from(*times)).sum()
         };
         let wanted = ((self.q * not_above(self.values.len() - 1) as f64).ceil() as u64).max(1);
-        // The first row that is not below.
+        // Finds the first row that is not below the quantile.
         let (mut low, mut high) = (0, self.values.len() - 1);
         while low < high {
             let middle = (low + high) / 2;

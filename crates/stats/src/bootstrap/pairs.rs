@@ -1,17 +1,17 @@
-//! The middle of the ratios of pairs.
+//! The median ratio of pairs.
 
 use super::median::middle;
 use super::statistic::Statistic;
 
-/// Up to this many pairs, a walk along all means is faster than the bisection.
+/// Up to this many pairs, iterating over all means is faster than bisection.
 const FEW: usize = 100;
 
-/// The middle of the ratios of pairs.
+/// The median ratio of pairs.
 #[derive(Debug, Clone)]
 pub(super) struct PairRatios {
-    /// Logarithms of the ratios, ascending, with their pairs.
+    /// Logarithms of the ratios in ascending order, with the index of the pair.
     logs: Vec<(f64, usize)>,
-    /// The means of all two ratios (including a ratio with itself), ascending, each with its pairs.
+    /// Means of all two ratios (including a ratio with itself) in ascending order, with the indices of their pairs.
     means: Vec<(f64, [u32; 2])>,
 }
 
@@ -32,7 +32,7 @@ impl PairRatios {
         Some(Self { logs, means })
     }
 
-    /// Number of means of two draws that are not above `limit`. `up_to`: cumulated multiplicities of the logarithms.
+    /// Number of means of two draws that are at most `limit`. `up_to`: cumulative multiplicities of the logarithms.
     fn not_above(&self, limit: f64, times: &[u32], up_to: &[u64]) -> u64 {
         let (mut count, mut end) = (0, self.logs.len());
         for (i, (log, pair)) in self.logs.iter().enumerate() {
@@ -49,8 +49,8 @@ impl PairRatios {
         count
     }
 
-    /// The first mean that at least half of them do not exceed. If it divides an even number into two halves: the middle between it
-    /// and the next drawn one.
+    /// The smallest mean that is at least as large as half of the means. If it splits an even number exactly in half:
+    /// the middle between it and the next one.
     pub(super) fn bisected(&self, times: &[u32]) -> f64 {
         let mut up_to = vec![0; self.logs.len() + 1];
         for (i, (_, pair)) in self.logs.iter().enumerate() {
@@ -77,7 +77,7 @@ impl Statistic for PairRatios {
         self.logs.len()
     }
 
-    /// The median of the means of all two draws.
+    /// Median of the means of all two draws.
     fn log(&self, times: &[u32]) -> f64 {
         if self.logs.len() > FEW {
             return self.bisected(times);

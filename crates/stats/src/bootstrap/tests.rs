@@ -1,7 +1,7 @@
 use super::*;
 use crate::{histogram, holm};
 
-/// Numbers of synthetic repeats.
+/// Generates synthetic repeats.
 struct World {
     random: SplitMix64,
 }
@@ -16,7 +16,7 @@ impl World {
         if self.random.uniform() < 0.1 { 1.0 + self.random.uniform() } else { 1.0 + 0.01 * self.random.normal() }
     }
 
-    /// From a distribution without a variance.
+    /// From a distribution without a finite variance.
     fn heavy(&mut self) -> f64 {
         (0.02 * self.random.normal() / self.random.uniform().sqrt()).exp()
     }
@@ -53,7 +53,8 @@ fn two_medians(a: &[f64], b: &[f64]) -> Option<Ratio> {
     Some(unpaired(&Median::new(a)?, &Median::new(b)?))
 }
 
-/// Trials per simulated rate, a quarter from each of four consecutive seeds. Without resampling there are ten times as many.
+/// Trials per simulated rate, a quarter of them from each of four consecutive seeds. Trials without resampling are ten
+/// times as many.
 const TRIALS: usize = 1_000;
 
 /// Share of `trials` in which `happens`.
@@ -65,12 +66,13 @@ fn share(trials: usize, mut happens: impl FnMut(&mut World) -> bool) -> f64 {
     (1..=4).map(of_seed).sum::<usize>() as f64 / trials as f64
 }
 
-/// A true share `p` of `trials` exceeds this in 1 of 30,000 cases: four standard errors.
+/// A rate with the true value `p` exceeds this bound in 1 of 30,000 cases: four standard errors.
 fn at_most(p: f64, trials: usize) -> f64 {
     p + 4.0 * (p * (1.0 - p) / trials as f64).sqrt()
 }
 
-/// Share of simulated comparisons whose interval misses the true ratio: equal arms would be called different.
+/// Share of simulated comparisons whose interval misses the true ratio, so that equal arms would be reported as
+/// different.
 fn misses(made: Generator, n: usize, compare: fn(&[f64], &[f64]) -> Option<Ratio>) -> f64 {
     share(TRIALS, |w| {
         let (a, b) = made(w, n);
@@ -88,8 +90,8 @@ fn equal_arms_are_called_different_in_five_percent_at_most() {
     }
 }
 
-/// Measurements of real loads on a busy machine in order of time (`benches/traces.sh`), with their drift, outliers and
-/// autocorrelation.
+/// Measurements of real loads on a busy machine in chronological order (`benches/traces.sh`), with their drift,
+/// outliers and autocorrelation.
 fn measured() -> Vec<(&'static str, Vec<f64>)> {
     let line = |l: &'static str| {
         let (name, values) = l.split_once(": ").expect("a name and its values");
@@ -109,7 +111,8 @@ fn intervals_of_measured_loads_hold_the_true_ratio_in_95_percent() {
     for (name, trace) in measured() {
         for n in [3, 5, 10] {
             let pairs = share(2 * TRIALS, |w| {
-                // As many measurements as a run has, from a random start; the order of the arms in a block is random.
+                // As many measurements as a run makes, from a random start. The order of the arms within a block is
+                // random.
                 let start = w.random.below((trace.len() - 2 * n) as u64) as usize;
                 let pair = |block: &[f64]| match w.random.below(2) {
                     0 => (block[0], TRUE * block[1]),
@@ -147,7 +150,7 @@ fn side(w: &mut World, n: usize, middle: f64, spread: f64) -> Vec<f64> {
     (0..n).map(|_| middle * (spread * w.random.normal()).exp()).collect()
 }
 
-/// Few runs cannot show which side varies more, so no rule may depend on it.
+/// Few runs cannot show which side varies more, so no rule may depend on that.
 #[test]
 fn sides_measured_apart_hold_the_true_ratio_in_95_percent_however_they_vary() {
     const SIZES: [(usize, usize, usize); 12] = [
@@ -185,12 +188,12 @@ fn sides_measured_apart_hold_the_true_ratio_in_95_percent_however_they_vary() {
     }
 }
 
-/// Share of cases in which `n` runs per side with variation `spread` detect 20 %.
+/// Share of cases in which `n` runs per side with variation `spread` detect a difference of 20 %.
 fn found(n: usize, spread: f64) -> f64 {
     share(TRIALS, |w| apart(&side(w, n, 1.0, spread), &side(w, n, 1.2, spread)).unwrap().interval.unwrap().lo > 1.0)
 }
 
-/// The table of docs/method.md: `cargo test -p iotrail-stats runs_a_side_find -- --nocapture`.
+/// Table of docs/method.md: `cargo test -p iotrail-stats runs_a_side_find -- --nocapture`.
 #[test]
 fn more_runs_a_side_find_a_fifth_where_runs_vary_more() {
     const SPREADS: [f64; 6] = [0.02, 0.03, 0.04, 0.05, 0.065, 0.08];
@@ -214,13 +217,13 @@ fn more_runs_a_side_find_a_fifth_where_runs_vary_more() {
 
 #[test]
 fn few_runs_are_judged_by_their_means() {
-    // Logarithms 0, 2, 4 against 10, 12, 14; variances 4 and 4, so the error is √(8/3), and t of 3 degrees 3.182.
+    // Logarithms 0, 2, 4 and 10, 12, 14 with variances of 4: the error is √(8/3), and t with 3 degrees is 3.182.
     let of = |logs: [f64; 3]| logs.map(f64::exp);
     let i = apart(&of([0.0, 2.0, 4.0]), &of([10.0, 12.0, 14.0])).unwrap();
     let near = |x: f64, y: f64| (x.ln() - y).abs() < 1e-3;
     assert!(near(i.ratio, 10.0) && near(i.interval.unwrap().lo, 10.0 - 3.1824 * (8.0_f64 / 3.0).sqrt()), "{i:?}");
     assert!(near(i.interval.unwrap().hi, 10.0 + 3.1824 * (8.0_f64 / 3.0).sqrt()), "{i:?}");
-    // A side that varies far more leaves two degrees of freedom: 4.303.
+    // If one side varies far more, two degrees of freedom remain: 4.303.
     let i = apart(&[1.0; 3], &of([10.0, 12.0, 14.0])).unwrap().interval.unwrap();
     assert!(near(i.lo, 12.0 - 4.3027 * (4.0_f64 / 3.0).sqrt()), "{i:?}");
     let same = apart(&[1.0; 3], &[1.0; 3]).unwrap();
@@ -272,7 +275,7 @@ fn as_many_repeats_as_are_said_to_be_needed_show_the_difference() {
     };
     let mut of_runs: Vec<usize> = (0..TRIALS / 5).map(|_| needed(spread(5, 1.0))).collect();
     of_runs.sort_unstable();
-    // Few repeats estimate their spread badly, and the estimate is conservative.
+    // Few repeats estimate their spread poorly, so the estimate is conservative.
     let middle = of_runs[of_runs.len() / 2];
     assert!((28..200).contains(&middle), "{middle}: the true number is 28");
     let shown = (0..TRIALS / 5).filter(|_| {
@@ -285,7 +288,7 @@ fn as_many_repeats_as_are_said_to_be_needed_show_the_difference() {
     assert_eq!(paired(&a, &b).unwrap().interval.unwrap().repeats_to_show(5, 0.1), None, "nothing varied");
 }
 
-/// An occasional slow repeat, as in real tails; the level differs slightly between repeats.
+/// Latencies with an occasional slow repeat, as in real tails. The level differs slightly between repeats.
 fn latencies(w: &mut World) -> Counts {
     let mut h = histogram::new();
     let level = 100_000.0 * (0.03 * w.random.normal()).exp() * if w.random.uniform() < 0.1 { 1.5 } else { 1.0 };
@@ -310,7 +313,7 @@ fn quantiles_of_equal_arms_are_called_different_in_five_percent_at_most() {
     }
 }
 
-/// The smallest detectable difference is detected, independent of the spread that the repeats showed.
+/// The smallest detectable difference is detected, whatever spread the repeats showed.
 #[test]
 fn a_detectable_difference_is_detected_in_95_percent() {
     let trials = TRIALS / 2;
@@ -339,7 +342,7 @@ fn a_detectable_difference_is_detected_in_95_percent() {
 fn the_bisection_and_the_walk_find_the_same_middle() {
     let mut w = World::new(1);
     for n in [1, 2, 5, 8, 33] {
-        // Some of them are equal.
+        // Some values are equal.
         let b: Vec<f64> = (0..n).map(|_| (8.0 * w.random.uniform()).ceil()).collect();
         let pairs = PairRatios::new(&vec![1.0; n], &b).unwrap();
         for _ in 0..50 {
@@ -352,7 +355,8 @@ fn the_bisection_and_the_walk_find_the_same_middle() {
 
 #[test]
 fn the_middle_of_ratios_is_the_textbooks() {
-    // Hodges–Lehmann: the median of 1, 1.5, 2, 2.5, 3, 4, 4.5, 5.5, 6, 8 on logarithms (1, 2, 3 and 8 with their means).
+    // Hodges–Lehmann: the median of the logarithms 1, 2, 3, 8 and their pairwise means: 1, 1.5, 2, 2.5, 3, 4, 4.5,
+    // 5.5, 6, 8.
     let b: Vec<f64> = [1.0, 2.0, 3.0, 8.0].iter().map(|x: &f64| x.exp()).collect();
     let r = paired(&[1.0; 4], &b).unwrap();
     let of = |mut v: Vec<f64>| {
@@ -361,7 +365,7 @@ fn the_middle_of_ratios_is_the_textbooks() {
     };
     let expected = of(vec![1.0, 1.5, 2.0, 4.5, 2.0, 2.5, 5.0, 3.0, 5.5, 8.0]);
     assert!((r.ratio.ln() - expected).abs() < 1e-12, "{}", r.ratio.ln());
-    // If every block has its own level, the ratio is that of the pairs.
+    // If each block has its own level, the ratio is that of the pairs.
     let r = paired(&[1.0, 10.0, 100.0], &[2.0, 20.0, 200.0]).unwrap();
     let i = r.interval.unwrap();
     assert!([r.ratio, i.lo, i.hi].iter().all(|x| (x - 2.0).abs() < 1e-9), "{r:?}");
@@ -369,7 +373,7 @@ fn the_middle_of_ratios_is_the_textbooks() {
 
 #[test]
 fn two_pairs_have_students_interval() {
-    // Log ratios 0.01 and 0.03: mean 0.02, standard error 0.01, t of one degree of freedom 12.706.
+    // Log ratios 0.01 and 0.03: mean 0.02, standard error 0.01, t with one degree of freedom 12.706.
     let r = paired(&[1.0, 1.0], &[0.01f64.exp(), 0.03f64.exp()]).unwrap();
     let i = r.interval.unwrap();
     assert!((r.ratio.ln() - 0.02).abs() < 1e-12);
@@ -393,7 +397,7 @@ fn the_same_values_give_the_same_interval() {
     let (a, b) = ([3.0, 1.0, 4.0, 1.5], [9.0, 2.0, 6.0, 5.0]);
     assert_eq!(paired(&a, &b), paired(&a, &b));
     assert_eq!(two_medians(&a, &b), two_medians(&a, &b));
-    // Halves of an even number: (1.5 + 3) / 2 and (5 + 6) / 2.
+    // Medians of even numbers of values: (1.5 + 3) / 2 and (5 + 6) / 2.
     assert!((two_medians(&a, &b).unwrap().ratio - 5.5 / 2.25).abs() < 1e-12);
 }
 
@@ -407,7 +411,7 @@ fn a_merged_quantile_is_that_of_the_merged_histogram() {
         for _ in 0..2_000 {
             h.record((1e5 * f64::from(1 + i) * w.heavy()) as u64).unwrap();
         }
-        // The second is drawn twice, the last one never.
+        // The second repeat is drawn twice, the last one never.
         for _ in 0..[1, 2, 1, 0][i as usize] {
             all.add(&h).unwrap();
         }
@@ -422,7 +426,7 @@ fn a_merged_quantile_is_that_of_the_merged_histogram() {
     assert!(MergedQuantile::new(&[&Counts::of(&histogram::new())], 0.5).is_none());
 }
 
-/// The resolution of the histogram is 0.1 %: repeats that agree to the bin contain no more information.
+/// The histogram's resolution is 0.1 %. Repeats that agree within a bin contain no further information.
 #[test]
 fn an_interval_of_quantiles_is_no_narrower_than_the_bins() {
     let one = |value: u64| {

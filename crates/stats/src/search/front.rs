@@ -1,10 +1,12 @@
-//! Two objectives: the candidates that no other one certainly dominates.
+//! The front of two objectives: candidates that no other candidate certainly dominates.
 
-/// The candidates that no other one dominates with confidence. `points` are both objectives of each candidate, larger being better
-/// ([`Fit::level`](super::Fit::level)); `advantage(objective, a, b)` is the interval of the factor by which `a` is better than `b`.
+/// Candidates that no other one dominates with confidence. `points`: both objectives of each candidate, where larger is
+/// better ([`Fit::level`](super::Fit::level)). `advantage(objective, a, b)`: interval of the factor by which `a` is
+/// better than `b`.
 ///
-/// One candidate dominates another when its points have the larger sum, one interval is above 1, and neither reaches below
-/// 1 / (1 + `threshold`). The first condition prevents a cycle of candidates that drop each other: some always remain.
+/// A candidate dominates another one if the sum of its points is larger, one interval is above 1, and neither extends
+/// below 1 / (1 + `threshold`). The first condition prevents cycles of candidates that drop each other, so that some
+/// always remain.
 pub fn front(
     points: &[[f64; 2]],
     advantage: impl Fn(usize, usize, usize) -> Option<(f64, f64)>,
@@ -23,7 +25,7 @@ pub fn front(
 mod tests {
     use super::*;
 
-    /// Intervals of the points' ratio times or over 1 + `width`.
+    /// Intervals from the points' ratio divided by 1 + `width` to the ratio times 1 + `width`.
     fn stays(points: &[[f64; 2]], width: f64) -> Vec<usize> {
         let advantage = |objective: usize, a: usize, b: usize| {
             let ratio = (points[a][objective] - points[b][objective]).exp();
@@ -34,7 +36,7 @@ mod tests {
 
     #[test]
     fn only_the_surely_dominated_go() {
-        // Fast; balanced; frugal; worse than the balanced one in both; as fast as the fast one, and less frugal.
+        // Fast; balanced; frugal; worse than balanced in both; as fast as fast but less frugal.
         let points = [[0.5, 0.0], [0.3, 0.3], [0.0, 0.5], [0.2, 0.2], [0.5, -0.2]];
         assert_eq!(stays(&points, 0.005), [0, 1, 2]);
         // The last one may be faster by more than the threshold.

@@ -19,19 +19,20 @@
 
 use crate::student;
 
-/// The variance g of the mixture over standardised differences: a candidate 0.3 to 2 standard deviations of a pair ahead is
-/// found in nearly the smallest number of blocks.
+/// Variance g of the mixture over standardised differences. A candidate that is ahead by 0.3 to 2 standard deviations
+/// of a pair is found in nearly the minimum number of blocks.
 const SPREAD: f64 = 0.5;
 
-/// From this many standard errors below 0 the tail is taken from its bound, above this many degrees of freedom: heavier tails do
-/// not need it.
+/// From this many standard errors below 0, the tail is replaced by its bound if the degrees of freedom exceed the limit
+/// below; heavier tails do not need this.
 const FAR: f64 = 5.0;
 const LIGHT: f64 = 10.0;
 
-/// Larger logarithms of evidence are cut here, so that sums stay finite.
+/// Larger log evidence is truncated here, so that sums stay finite.
 const MOST: f64 = 600.0;
 
-/// The evidence E that a mean, `t` standard errors above 0, of `n` values with `df` degrees of freedom, is above 0.
+/// Evidence E that a mean is above 0, if it is `t` standard errors above 0, from `n` values with `df` degrees of
+/// freedom.
 pub(super) fn evidence(t: f64, n: f64, df: f64) -> f64 {
     if t.is_nan() || n <= 0.0 || df <= 0.0 {
         return 1.0;
@@ -51,13 +52,13 @@ pub(super) fn evidence(t: f64, n: f64, df: f64) -> f64 {
     both.min(MOST).exp() * one_side
 }
 
-/// Student's tail beyond `x` > 0, and a little more. Far out, the distribution function's own error of 1e-16 is more than the tail, and
-/// the other factor of the evidence is large there.
+/// Upper bound of Student's tail beyond `x` > 0. Far out, the distribution function's error of 1e-16 exceeds the tail,
+/// and the other factor of the evidence is large.
 fn tail_at_most(x: f64, df: f64) -> f64 {
     df / (df - 1.0) * (1.0 + x * x / df).powf((1.0 - df) / 2.0) / (x * std::f64::consts::TAU.sqrt())
 }
 
-/// Number of standard errors above 0 that a mean needs for this evidence. `None`: so few values never reach it.
+/// Number of standard errors above 0 at which a mean has this evidence; `None` if so few values never reach it.
 pub(super) fn reach(n: f64, df: f64, needed: f64) -> Option<f64> {
     let (mut low, mut high) = (0.0, 1e4);
     if evidence(high, n, df) < needed {
@@ -70,8 +71,8 @@ pub(super) fn reach(n: f64, df: f64, needed: f64) -> Option<f64> {
     Some(high)
 }
 
-/// The interval of one candidate's own values, each end of which misses their geometric mean at any count with a probability of at
-/// most `alpha`. Drift between blocks is included. `None`: too few values.
+/// Interval from one candidate's own values. Each end misses their geometric mean, at any number of values, with a
+/// probability of at most `alpha`. Includes drift between blocks. `None` with too few values.
 pub fn interval(values: &[f64], alpha: f64) -> Option<(f64, f64)> {
     let n = values.len() as f64;
     let mean = values.iter().map(|x| x.ln()).sum::<f64>() / n;
@@ -96,7 +97,7 @@ mod tests {
             let mut sum = 0.0;
             for i in 0..n {
                 let delta = deltas(i);
-                // σ on a logarithmic grid: dσ/σ is uniform there.
+                // σ on a logarithmic grid, on which dσ/σ is uniform.
                 for j in 0..600 {
                     let sigma = (-3.0 + 0.015 * f64::from(j)).exp();
                     let squares: f64 = x.iter().map(|x| (x / sigma - delta).powi(2)).sum();
@@ -105,7 +106,7 @@ mod tests {
             }
             sum / n as f64
         };
-        // Quantiles of the half-normal distribution by its density.
+        // Quantiles of the half-normal distribution, from its density.
         let step = 0.01;
         let weight = |d: f64| 2.0 * step * (-d * d / (2.0 * SPREAD)).exp() / (std::f64::consts::TAU * SPREAD).sqrt();
         let over: f64 = (0..800).map(|i| (f64::from(i) + 0.5) * step).map(|d| weight(d) * integral(&|_| d, 1)).sum();
@@ -122,7 +123,7 @@ mod tests {
             let whole = evidence(t, n, df.floor());
             assert!((evidence(t, n, df) / 20.0 - 1.0).abs() < 1e-2 && whole > 15.0, "{n}: {t} {whole}");
         }
-        // Two values that are as far off as can be: no evidence above √n.
+        // Two values that are as far off as possible: no evidence above √n.
         assert_eq!(reach(2.0, 1.0, 300.0), None);
         assert!(evidence(-3.0, 10.0, 9.0) < 0.15 && evidence(f64::NAN, 10.0, 9.0) == 1.0);
         assert!(evidence(f64::INFINITY, 10.0, 9.0) > 1e100 && evidence(f64::NEG_INFINITY, 10.0, 9.0) == 0.0);
@@ -144,7 +145,7 @@ mod tests {
         }
     }
 
-    /// Looked at after each of 2 to 60 normal values, one end misses the mean in 5 % of sequences at most.
+    /// If checked after each of 2 to 60 normal values, one end misses the mean in at most 5 % of sequences.
     #[test]
     fn it_is_exact_for_all_counts() {
         let mut random = SplitMix64::new(8);

@@ -1,27 +1,29 @@
-//! The measured values, one per candidate and block, and the comparison of two candidates.
+//! Measured values per candidate and block, and the comparison of two candidates.
 //!
-//! **Model.** The logarithm of a value is a level of its candidate, plus a level of its block, plus noise. Two candidates are
-//! compared by the mean of their differences over the blocks with both: the level of the block, which is the drift, cancels.
+//! **Model.** The logarithm of a value is the candidate's level plus the block's level plus noise. Two candidates are
+//! compared by the mean of their differences over the blocks that contain both: the block level, which is the drift,
+//! cancels.
 //!
-//! **Outliers.** A value more than [`FAR`] standard deviations from its two levels is left out. The standard deviation is that of
-//! all kept values, or the candidate's own (median absolute deviation) if larger; both are widened by 1 + 1/√df and
-//! 1 + 1/√n, since few values look alike by chance. So a rare stall costs a value and decides nothing; [`Fit::left_out`] counts
-//! them, because a candidate that stalls often is a finding of its own.
+//! **Outliers.** A value that deviates from its two levels by more than [`FAR`] standard deviations is left out. The
+//! standard deviation is that of all kept values, or the candidate's own (median absolute deviation) if larger. Both
+//! are widened, by 1 + 1/√df and 1 + 1/√n, because few values look alike by chance. So a rare stall costs one value and
+//! decides nothing. [`Fit::left_out`] counts outliers, because frequent stalls of a candidate are a finding of their
+//! own.
 //!
-//! **Pairs.** Two candidates are compared by their differences, with the differences' own variance, which is correct however
-//! unequally the candidates vary. Outliers are left out again, by the distance of a difference from the median of the differences, since both
-//! signs are equally likely for equal candidates. The remaining values vary less than the true noise, so the variance is divided by the
-//! square of the remaining share.
+//! **Pairs.** Two candidates are compared by their differences, with the differences' own variance, which is correct
+//! however unequally the candidates vary. Outliers are left out again, by the distance of a difference from the median
+//! difference, since both signs are equally likely for equal candidates. The remaining values vary less than the true
+//! noise, so the variance is divided by the square of the remaining share.
 //!
 //! **Memory.** Two tables of 16 bytes per value; a fit takes time proportional to the number of values.
 
 use super::sequence;
 use crate::middle::{deviation, median};
 
-/// A value farther than this many standard deviations is left out.
+/// Values that deviate by more than this many standard deviations are left out.
 const FAR: f64 = 3.0;
 
-/// The direction in which a metric is better.
+/// Whether larger or smaller values of a metric are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
     More,
@@ -30,12 +32,12 @@ pub enum Better {
 
 type Row = Vec<Option<f64>>;
 
-/// The values of all candidates, block by block.
+/// Values of all candidates, block by block.
 #[derive(Debug, Clone)]
 pub struct Table {
     better: Better,
     candidates: usize,
-    /// Logarithms, larger being better.
+    /// Logarithms, where larger is better.
     rows: Vec<Row>,
 }
 
@@ -47,18 +49,18 @@ pub struct Fit {
     left_out: Vec<usize>,
     /// Levels of blocks and candidates.
     levels: Levels,
-    /// The sum of squared residuals, and its degrees of freedom.
+    /// Sum of squared residuals and its degrees of freedom.
     spread: (f64, f64),
 }
 
-/// The factor by which one candidate is better than another.
+/// Factor by which one candidate is better than another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Advantage {
     pub ratio: f64,
-    /// Infinite with too few blocks.
+    /// Infinite if there are too few blocks.
     pub lo: f64,
     pub hi: f64,
-    /// Blocks with a kept value of both.
+    /// Number of blocks with kept values of both.
     pub blocks: usize,
 }
 
@@ -68,7 +70,7 @@ struct Levels {
     candidates: Vec<f64>,
 }
 
-/// A mean of differences.
+/// Mean of the differences between two candidates.
 pub(super) struct Pair {
     pub(super) log: f64,
     pub(super) error: f64,
@@ -81,7 +83,8 @@ impl Table {
         Self { better, candidates, rows: Vec::new() }
     }
 
-    /// A second value for the same cell replaces the first; one that is not above 0 and finite is missing.
+    /// A second value for the same cell replaces the first. A value that is not finite or not above 0 counts as
+    /// missing.
     pub fn record(&mut self, block: usize, candidate: usize, value: f64) {
         if self.rows.len() <= block {
             self.rows.resize(block + 1, vec![None; self.candidates]);
@@ -97,7 +100,7 @@ impl Table {
         let rows = &self.rows;
         let mut levels = Levels { blocks: vec![0.0; rows.len()], candidates: vec![0.0; self.candidates] };
         levels.sweep(rows, 3, median);
-        // A median leaves a residual of 0 in each row and column, which does not contribute to the spread.
+        // The median sweep leaves a residual of 0 per row and column, which must not count in the spread.
         let off = self.offs(&levels);
         let nonzero = off.iter().flatten().flatten().copied().filter(|x| *x > 0.0);
         let mut limits = vec![FAR * deviation(nonzero, 0.0).unwrap_or(0.0); self.candidates];
@@ -105,7 +108,7 @@ impl Table {
         for _ in 0..3 {
             let off = self.offs(&fit.levels);
             let (squares, df) = fit.spread;
-            // Without widening, each round would leave out more, and the remaining values would look more alike.
+            // Without widening, each round would leave out more values, and the rest would look more alike.
             let common = if df > 0.0 { (squares / df).sqrt() * (1.0 + 1.0 / df.sqrt()) } else { 0.0 };
             for (i, limit) in limits.iter_mut().enumerate() {
                 let own: Vec<f64> = off.iter().filter_map(|row| row[i]).collect();
@@ -117,7 +120,7 @@ impl Table {
         fit
     }
 
-    /// Distance of each value from its levels, corrected for its own influence on them.
+    /// Distance of each value from its levels, corrected for the value's own influence on them.
     fn offs(&self, levels: &Levels) -> Vec<Row> {
         let of_candidate: Vec<usize> =
             (0..self.candidates).map(|i| self.rows.iter().filter(|row| row[i].is_some()).count()).collect();
@@ -133,7 +136,7 @@ impl Table {
         self.rows.iter().zip(&levels.blocks).map(row).collect()
     }
 
-    /// The least-squares fit of the values that do not deviate by more than their candidate's limit.
+    /// Least-squares fit of the values that deviate by no more than their candidate's limit.
     fn within(&self, mut levels: Levels, off: &[Row], limits: &[f64]) -> Fit {
         let mut kept = self.rows.clone();
         let mut left_out = vec![0; self.candidates];
@@ -165,7 +168,7 @@ impl Table {
 }
 
 impl Levels {
-    /// Updates both kinds of levels alternately, each from the residuals of the other.
+    /// Updates the block and candidate levels alternately, each from the residuals of the other.
     fn sweep(&mut self, rows: &[Row], times: usize, centre: impl Fn(Vec<f64>) -> Option<f64>) {
         for _ in 0..times {
             for (row, block) in rows.iter().zip(&mut self.blocks) {
@@ -181,18 +184,19 @@ impl Levels {
 }
 
 impl Fit {
-    /// A candidate's level: a logarithm of which only differences have a meaning, larger being better. `None`: no value was kept.
+    /// A candidate's level on a logarithmic scale, where larger is better; only differences are meaningful. `None` if
+    /// no value was kept.
     pub fn level(&self, candidate: usize) -> Option<f64> {
         self.kept.iter().any(|row| row[candidate].is_some()).then(|| self.levels.candidates[candidate])
     }
 
-    /// Number of the candidate's values that were outliers.
+    /// Number of the candidate's values left out as outliers.
     pub fn left_out(&self, candidate: usize) -> usize {
         self.left_out[candidate]
     }
 
-    /// The factor by which `a` is better than `b`. Each end misses the true value, at any block so far, with a probability of at most `alpha`. `None`: fewer
-    /// than two blocks have both.
+    /// Factor by which `a` is better than `b`. Each end misses the true value, over all blocks so far, with a
+    /// probability of at most `alpha`. `None` if fewer than two blocks have both.
     pub fn advantage(&self, a: usize, b: usize, alpha: f64) -> Option<Advantage> {
         let pair = self.pair(a, b)?;
         let reach = sequence::reach(pair.n as f64, pair.df, 1.0 / alpha).map_or(f64::INFINITY, |t| t * pair.error);
@@ -221,7 +225,7 @@ impl Fit {
         Some(high)
     }
 
-    /// The evidence that the logarithm of `a`'s advantage over `b` is above `bound`; 1 if nothing is known.
+    /// Evidence that the logarithm of `a`'s advantage over `b` is above `bound`; 1 if nothing is known.
     pub(super) fn evidence(&self, a: usize, b: usize, bound: f64) -> f64 {
         self.pair(a, b).map_or(1.0, |p| sequence::evidence((p.log - bound) / p.error, p.n as f64, p.df))
     }

@@ -7,7 +7,7 @@ fn options(budget: usize) -> Options {
     Options::new(Better::More, budget)
 }
 
-/// Runs a search with the values `value(block, candidate)`.
+/// Runs a search on the values `value(block, candidate)`.
 fn run(mut search: Search, value: impl Fn(usize, usize) -> f64) -> Search {
     while let Some(block) = search.next_block() {
         for i in block.order {
@@ -74,7 +74,7 @@ fn a_missing_value_is_missing_only_in_its_pairs() {
     let mut search = Search::new(3, 0.05, options(1000), 3);
     while let Some(block) = search.next_block() {
         for i in block.order {
-            // The last one never gives a value; the second fails in every third block.
+            // The last candidate never yields a value; the second fails in every third block.
             let failed = i == 2 || i == 1 && block.number % 3 == 0;
             search.record(block.number, i, if failed { 0.0 } else { levels[i] * noise(block.number, i) });
         }

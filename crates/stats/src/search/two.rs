@@ -1,24 +1,24 @@
-//! The evidence that one candidate dominates another in two objectives, valid at every block simultaneously.
+//! Evidence that one candidate dominates another in two objectives, valid at every block simultaneously.
 //!
-//! **Formula.** `a` dominates `b` if it is better in one objective, and not worse by more than the threshold in the other. The
-//! evidence for both is the smaller of the two e-values: if `a` does not dominate, one of them is an e-process, and the smaller one is below it.
-//! Either objective may be the one in which `a` is better; the mean of both cases is again below an e-process.
+//! **Formula.** `a` dominates `b` if it is better in one objective, and in the other not worse by more than the
+//! threshold. The evidence for both is the smaller of the two e-values: if `a` does not dominate, one of them is an
+//! e-process, and the smaller one is at most as large. `a` may be better in either objective; the mean of both cases is
+//! also bounded by an e-process.
 //!
-//! **The front.** A candidate is dropped when the mean evidence of the others that they dominate it reaches (remaining candidates)
-//! / α. As
-//! long as no member was dropped wrongly, at least as many candidates as members remain: so the probability that any member is ever
-//! dropped is at most α (Holm's argument, over time).
+//! **The front.** A candidate is dropped when the mean evidence of the others that they dominate it reaches (remaining
+//! candidates) / α. As long as no member was dropped wrongly, at least as many candidates as members remain. So the
+//! probability that any member is ever dropped is at most α (Holm's argument, over time).
 
 use super::table::Fit;
 
-/// The fits of both objectives, and the largest loss that does not count.
+/// Fits of both objectives, and the largest loss that does not count.
 pub(super) struct Two<'f> {
     pub(super) fits: [&'f Fit; 2],
     pub(super) threshold: f64,
 }
 
 impl Two<'_> {
-    /// That `a` dominates `b`.
+    /// Evidence that `a` dominates `b`.
     pub(super) fn evidence(&self, a: usize, b: usize) -> f64 {
         let loss = self.threshold.ln_1p();
         let better = |in_which: usize| {
@@ -28,16 +28,18 @@ impl Two<'_> {
         (better(0) + better(1)) / 2.0
     }
 
-    /// `a`'s estimated gain in one objective exceeds its loss in the other. Without this condition a cycle of candidates, each a little
-    /// better in one and a little worse in the other, could drop each other. (Requiring both estimates to be at least as good is too strict:
-    /// if two are the same in one objective, it would be random.)
+    /// Whether some `a` in `of` has an estimated gain in one objective that exceeds its loss in the other. Without this
+    /// condition, candidates that are each slightly better in one objective and slightly worse in the other could drop
+    /// each other in a cycle. (Requiring both estimates to be at least as good is too strict: if two candidates are
+    /// equal in one objective, chance would decide.)
     pub(super) fn has_better(&self, b: usize, of: &[usize]) -> bool {
         let both = |i: usize| Some(self.fits[0].level(i)? + self.fits[1].level(i)?);
         let Some(own) = both(b) else { return false };
         of.iter().filter_map(|a| both(*a)).any(|its| its > own)
     }
 
-    /// For any two: either one certainly loses more than the threshold in some objective, or they are equivalent in both.
+    /// Whether each two candidates are settled: one certainly loses more than the threshold in some objective, or both
+    /// are equivalent in both objectives.
     pub(super) fn is_settled(&self, of: &[usize], needed: f64) -> bool {
         let threshold = self.threshold.ln_1p();
         let surely = |objective: usize, a: usize, b: usize, bound| self.fits[objective].evidence(a, b, bound) >= needed;
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
     use crate::search::{Better, Table};
 
-    /// Levels of each candidate, with noise of about 0.5 %.
+    /// Fits of candidates with these levels and noise of about 0.5 %.
     fn fits(levels: &[[f64; 2]], blocks: usize) -> [Fit; 2] {
         [0, 1].map(|objective| {
             let mut table = Table::new(levels.len(), Better::More);
@@ -74,7 +76,7 @@ mod tests {
         assert!(two.evidence(1, 0) > 1e4 && two.evidence(0, 1) < 0.5, "{}", two.evidence(1, 0));
         assert!(two.evidence(2, 0) < 0.5 && two.evidence(0, 2) < 0.5 && two.evidence(1, 2) > 1e4);
         assert_eq!([0, 1, 2, 3].map(|b| two.has_better(b, &[0, 1, 2, 3])), [true, false, true, true]);
-        // 1 and 0 are not settled: 1 dominates. 2 and 3 are.
+        // 0 and 1 are not settled, because 1 dominates; 2 and 3 are.
         assert!(two.is_settled(&[2, 3], 1e3) && !two.is_settled(&[0, 1], 1e3) && two.is_settled(&[0], 1e3));
     }
 

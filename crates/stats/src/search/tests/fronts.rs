@@ -1,31 +1,31 @@
-//! Searches for the front of two objectives, with synthetic loads. The table of docs/method.md:
-//! `cargo test -p iotrail-stats fronts -- --ignored --nocapture`.
+//! Simulated searches for the front of two objectives. Table of docs/method.md: `cargo test -p iotrail-stats fronts --
+//! --ignored --nocapture`.
 
 use super::simulated::{World, best_of};
 use super::*;
 use crate::{bootstrap, holm};
 
 const BLOCKS: usize = 40;
-/// A loss that does not count.
+/// Largest loss that does not count.
 const THRESHOLD: f64 = 0.02;
 
 type Levels = Vec<[f64; 2]>;
 
-/// Three members, and five that lose at least 5 % in one objective to one of them and gain nothing in the other.
+/// Three members, and five that lose at least 5 % to a member in one objective without gaining in the other.
 fn three_of_eight() -> Levels {
     let times: [[f64; 2]; 8] =
         [[1.0, 1.0], [1.3, 0.8], [1.15, 1.1], [1.0, 1.2], [1.1, 1.05], [1.3, 0.75], [0.8, 0.9], [1.2, 0.8]];
     times.iter().map(|both| both.map(f64::ln)).collect()
 }
 
-/// The true members: those that no other candidate dominates.
+/// The true members: candidates that no other one dominates.
 fn members(levels: &Levels) -> Vec<usize> {
     let loss = THRESHOLD.ln_1p();
     let dominates = |a: [f64; 2], b: [f64; 2]| (0..2).any(|o| a[o] > b[o] && a[1 - o] >= b[1 - o] - loss);
     (0..levels.len()).filter(|b| !levels.iter().any(|a| dominates(*a, levels[*b]))).collect()
 }
 
-/// Both objectives of one measurement: half of the noise's variance is common to them.
+/// Generates both objectives of a measurement, which share half of the noise variance.
 struct Both {
     of: [World; 2],
 }
@@ -40,7 +40,7 @@ impl Both {
         self.of.iter_mut().for_each(World::block);
     }
 
-    /// More of the first is better, less of the second.
+    /// In the first objective larger is better, in the second smaller.
     fn values(&mut self, i: usize, noise: f64) -> [f64; 2] {
         let common = (noise / 2f64.sqrt() * self.of[0].random.normal()).exp();
         let [first, second] = &mut self.of;
@@ -64,7 +64,7 @@ impl Both {
 
 #[derive(Debug, Default)]
 struct Outcome {
-    /// Share in which all true members remain.
+    /// Share of searches in which all true members remain.
     held: usize,
     /// Searches in which only the true members remain.
     exact: usize,
@@ -88,7 +88,8 @@ fn outcome(levels: &Levels, noise: f64, searches: u64) -> Outcome {
     all
 }
 
-/// Whether fresh blocks of the leaders of both objectives show an improvement over the first candidate in any objective.
+/// Whether the leaders of both objectives show an improvement over the first candidate in any objective, in fresh
+/// blocks.
 fn claims(seed: u64, candidates: usize, noise: f64) -> bool {
     let levels = vec![[0.0; 2]; candidates];
     let mut world = Both::new(seed, &levels, noise);

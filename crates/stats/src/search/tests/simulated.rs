@@ -1,5 +1,5 @@
-//! Searches with synthetic loads: how often the best survives, alone or with others, and the number of measurements. The tables of
-//! docs/method.md: `cargo test -p iotrail-stats search -- --ignored --nocapture`.
+//! Simulated searches: how often the best candidate survives, alone or with others, and the number of measurements.
+//! Tables of docs/method.md: `cargo test -p iotrail-stats search -- --ignored --nocapture`.
 
 use super::*;
 use crate::random::SplitMix64;
@@ -13,9 +13,9 @@ pub fn best_of(candidates: usize) -> usize {
     candidates / 3
 }
 
-/// Each noise (log-sd of a measurement) with the blocks in which a plan without elimination finds a lead of 5 % over 15 equal candidates
-/// by the intervals that `run` has: in 188 of 200 cases at 3 %, in 186 of 200 at 5 % (`exhaustive_plans`). 95 of 100 take 43 and 84
-/// blocks; the smaller plan is the stricter yardstick.
+/// Noise (log-sd of a measurement), and the number of blocks in which a plan without elimination detects a lead of 5 %
+/// over 15 equal candidates by `run`'s intervals: in 188 of 200 cases at 3 %, in 186 of 200 at 5 %
+/// (`exhaustive_plans`). 95 of 100 would need 43 and 84 blocks; the smaller plan is the stricter baseline.
 const EXHAUSTIVE: [(f64, usize); 2] = [(0.03, 42), (0.05, 80)];
 
 const THIRD: f64 = 1.0 / 3.0;
@@ -32,7 +32,7 @@ fn equal(lead: f64) -> Levels {
     equal_of(CANDIDATES, lead)
 }
 
-/// The others are 0 to 30 % worse than the second best, in no order.
+/// The others are 0 to 30 % worse than the second best, in arbitrary order.
 fn spread(lead: f64) -> Levels {
     let mut levels: Levels =
         (0..CANDIDATES - 1).map(|i| (-0.3 * (i * 7 % 15) as f64 / (CANDIDATES - 2) as f64).ln_1p()).collect();
@@ -40,7 +40,7 @@ fn spread(lead: f64) -> Levels {
     levels
 }
 
-/// One measurement in 20 is 20 to 50 % slower; the level drifts by 6 % a block.
+/// One measurement in 20 is 20 to 50 % slower; the level drifts by 6 % per block.
 pub struct World {
     pub random: SplitMix64,
     levels: Levels,
@@ -91,7 +91,8 @@ impl Outcome {
     }
 }
 
-/// `share`: of the exhaustive plan's measurements, the budget. `times`: how many times as noisy the best is as the others.
+/// `share`: budget as a share of the exhaustive plan's measurements. `times`: noise of the best candidate relative to
+/// the others.
 fn outcome(levels: &Levels, (noise, blocks): (f64, usize), share: f64, times: f64, searches: usize) -> Outcome {
     let (exhaustive, best) = (levels.len() * blocks, best_of(levels.len()));
     let mut all = Outcome { searches, exhaustive: searches * exhaustive, ..Default::default() };
@@ -108,7 +109,7 @@ fn outcome(levels: &Levels, (noise, blocks): (f64, usize), share: f64, times: f6
     all
 }
 
-/// Whether a search among equals, and a confirmation in ten fresh blocks, claim an improvement of more than the threshold.
+/// Whether a search among equals, confirmed in ten fresh blocks, claims an improvement above the threshold.
 fn claims(seed: u64, (noise, blocks): (f64, usize)) -> bool {
     let mut world = World::new(seed, equal(0.0), noise);
     let search = world.searched(options(CANDIDATES * blocks / 3), seed);
@@ -137,7 +138,8 @@ fn one_of_equals_is_held_in_95_of_100() {
     }
 }
 
-/// 95 % less two standard errors of 200 searches are 92 %. A variance that candidates share keeps 84 to 91 %.
+/// 95 % minus two standard errors of 200 searches is 92 %. With a variance shared by all candidates it would be 84 to
+/// 91 %.
 #[test]
 fn one_of_equals_that_varies_three_times_as_much_is_held_in_95_of_100() {
     for (candidates, plan) in [(3, EXHAUSTIVE[0]), (4, EXHAUSTIVE[0]), (4, EXHAUSTIVE[1])] {
@@ -177,7 +179,7 @@ fn exhaustive_plans() {
     }
 }
 
-/// The same plans, compared as the search compares: without outliers.
+/// The same plans with the search's comparison, which leaves out outliers.
 #[test]
 #[ignore = "a table; takes a minute"]
 fn sharper_exhaustive_plans() {
