@@ -1,4 +1,4 @@
-//! The other asynchronous interfaces, by using them once: native aio's context, and glibc's POSIX AIO.
+//! Tests native aio and glibc's POSIX AIO by using each once.
 
 use std::fs::File;
 use std::io;
@@ -6,20 +6,20 @@ use std::os::fd::AsRawFd;
 
 use super::refusal::{Circumstances, Refusal, unexplained};
 
-/// Makes an aio context and destroys it.
+/// Creates and destroys a native aio context.
 pub fn native(circumstances: &Circumstances) -> Result<(), Refusal> {
     let mut context: libc::c_ulong = 0;
-    // SAFETY: the kernel writes the context's number to a live, writable word, which has to be 0 before.
+    // SAFETY: the kernel writes the context ID to a live, writable word, which must be 0 before the call.
     let rc = unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) };
     if rc < 0 {
         return Err(circumstances.native_aio(last_errno()));
     }
-    // SAFETY: the context was created above, has no requests and is not used afterwards.
+    // SAFETY: the context was created above, has no requests, and is not used afterwards.
     let rc = unsafe { libc::syscall(libc::SYS_io_destroy, context) };
     if rc < 0 { Err(circumstances.native_aio(last_errno())) } else { Ok(()) }
 }
 
-/// Reads a byte through glibc's helper thread.
+/// Reads one byte through glibc's helper thread.
 pub fn posix() -> Result<(), Refusal> {
     let refused = |e: io::Error| match e.raw_os_error() {
         Some(libc::EAGAIN) => Refusal::new(
@@ -31,14 +31,14 @@ pub fn posix() -> Result<(), Refusal> {
     };
     let file = File::open("/dev/zero").map_err(refused)?;
     let mut byte = [0u8; 1];
-    // SAFETY: integers and pointers only; all zeros is its documented start, and asks for no signal (SIGEV_SIGNAL with
-    // signal 0 is replaced below).
+    // SAFETY: integers and pointers only; all zeros is the documented initial state. It would request a signal
+    // (SIGEV_SIGNAL with signal 0), which is replaced below.
     let mut request: libc::aiocb = unsafe { std::mem::zeroed() };
     request.aio_fildes = file.as_raw_fd();
     request.aio_buf = byte.as_mut_ptr().cast();
     request.aio_nbytes = byte.len();
     request.aio_sigevent.sigev_notify = libc::SIGEV_NONE;
-    // SAFETY: request, buffer and file live until the request is seen to be done: the loop leaves only then.
+    // SAFETY: request, buffer and file live until the request is done, because only then the loop ends.
     unsafe {
         if libc::aio_read(&mut request) != 0 {
             return Err(refused(io::Error::last_os_error()));
@@ -52,15 +52,15 @@ pub fn posix() -> Result<(), Refusal> {
     }
 }
 
-/// Whether a process has a context of native aio, by the event rings among its mappings; true if these are unreadable.
+/// Whether a process has a native aio context, from the event rings among its mappings; true if these are unreadable.
 pub fn has_context(tgid: u32) -> bool {
-    // A path may be any bytes.
+    // A path may contain any bytes.
     std::fs::read(format!("/proc/{tgid}/maps"))
         .map_or(true, |maps| maps.split(|b| *b == b'\n').any(|line| line.ends_with(b"/[aio] (deleted)")))
 }
 
 fn last_errno() -> i32 {
-    // Called right after a failed system call.
+    // Must be called right after the failed system call.
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_context_is_found_by_its_mapping() {
         let here = std::process::id();
-        // Other tests of this process may have contexts now.
+        // Other tests in this process may have contexts.
         let mut other = std::process::Command::new("sleep").arg("9").spawn().unwrap();
         assert!(!super::has_context(other.id()));
         other.kill().and_then(|()| other.wait()).unwrap();
@@ -77,7 +77,7 @@ mod tests {
         // SAFETY: as in `native`; the context is destroyed below.
         assert_eq!(unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) }, 0);
         assert!(super::has_context(here));
-        // SAFETY: created above.
+        // SAFETY: the context was created above.
         assert_eq!(unsafe { libc::syscall(libc::SYS_io_destroy, context) }, 0);
         assert!(super::has_context(u32::MAX), "not known");
     }

@@ -1,21 +1,21 @@
-//! The CPU bandwidth that control groups leave a process: version 1 (`cpu.cfs_quota_us`) or 2 (`cpu.max`).
+//! CPU bandwidth limits of a process's cgroups, in version 1 (`cpu.cfs_quota_us`) or 2 (`cpu.max`).
 //!
-//! A quota holds for a group and all below it, so every group from a process's up to the root counts.
+//! A quota applies to a cgroup and its descendants. So all cgroups from the process's own up to the root count.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::files::{self, ROOT};
 
-/// The groups that can throttle a process.
+/// The cgroups that can throttle a process.
 #[derive(Debug, Clone, Default)]
 pub struct Groups {
-    /// Directories of the groups: its own first, then its ancestors up to the mount point of the hierarchy.
+    /// Directories of the cgroups: the process's own first, then its ancestors up to the hierarchy's mount point.
     pub dirs: Vec<PathBuf>,
-    /// Version 2.
+    /// Whether the hierarchy is version 2.
     pub unified: bool,
 }
 
-/// Groups of this process. Empty if no CPU controller is mounted.
+/// Cgroups of this process; empty if no CPU controller is mounted.
 pub(crate) fn of_this_process() -> Groups {
     of_this_process_in(Path::new(ROOT))
 }
@@ -25,38 +25,38 @@ pub(super) fn of_this_process_in(root: &Path) -> Groups {
     groups.and_then(|groups| those_of(&groups, root, "cpu")).unwrap_or_default()
 }
 
-/// The cgroups of a process, by its PID in /proc: for [`of`].
+/// Cgroups of a process (PID in /proc), as text for [`of`].
 pub fn membership(number: u32) -> Option<String> {
     files::text(Path::new(ROOT), format!("proc/{number}/cgroup"))
 }
 
-/// As far as they are visible from here.
+/// The CPU cgroups, as far as they are visible from here.
 pub fn of(membership: &str) -> Groups {
     those_of(membership, Path::new(ROOT), "cpu").unwrap_or_default()
 }
 
-/// The same for the groups that limit its memory.
+/// The same for the cgroups that limit memory.
 pub fn of_memory(membership: &str) -> Groups {
     those_of(membership, Path::new(ROOT), "memory").unwrap_or_default()
 }
 
-/// A group's memory limit, and its effects since the group exists.
+/// Memory limit of a cgroup, and its effects since the cgroup was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     pub limit_bytes: u64,
-    /// Times that the group reached it.
+    /// Number of times the limit was reached.
     pub reached: u64,
-    /// Bytes of files that were read again after the group had evicted them.
+    /// File bytes read again after their eviction from the cgroup.
     pub refaulted_bytes: u64,
 }
 
-/// `None`: the group has no limit.
+/// `None` if the cgroup has no limit.
 pub fn memory(dir: &Path) -> Option<Memory> {
     let field = |file: &str, name: &str| {
         let text = files::text(dir, file)?;
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<u64>().ok())
     };
-    // Version 1 has no word for no limit: it is the largest number of pages.
+    // Version 1 has no name for "no limit", but the largest number of pages.
     let limit = files::number::<u64>(dir, "memory.max").or_else(|| files::number(dir, "memory.limit_in_bytes"));
     let reached = field("memory.events", "max").or_else(|| files::number(dir, "memory.failcnt"));
     let refaulted = field("memory.stat", "total_workingset_refault_file")
@@ -79,16 +79,16 @@ fn those_of(groups: &str, root: &Path, controller: &str) -> Option<Groups> {
             continue;
         }
         let Some((mount_root, mount)) = mounts.lines().find_map(|m| mounted(m, unified, controller)) else { continue };
-        // A group outside the mounted part (of a container) is invisible.
+        // Cgroups outside the mounted part (in a container) are not visible.
         let Ok(rest) = Path::new(path).strip_prefix(mount_root) else { continue };
-        // So is one that is shown as `/../x`, above the root of this process's namespace.
+        // Nor are those shown as `/../x`, above the root of this process's cgroup namespace.
         if rest.components().any(|c| c == Component::ParentDir) {
             continue;
         }
         let top = files::below(root, mount);
         let dir = top.join(rest);
         let dirs: Vec<PathBuf> = dir.ancestors().take_while(|d| d.starts_with(&top)).map(Path::to_owned).collect();
-        // With both versions mounted, the one that has the controller is version 1's.
+        // If both versions are mounted, the hierarchy with the controller is version 1.
         if !unified || best.is_none() {
             best = Some(Groups { dirs, unified });
         }
@@ -96,8 +96,8 @@ fn those_of(groups: &str, root: &Path, controller: &str) -> Option<Groups> {
     best
 }
 
-/// The mount's root within the hierarchy and its mount point, if the line of mountinfo (proc_pid_mountinfo(5)) is the
-/// hierarchy that has the controller.
+/// Root within the hierarchy and mount point of a mount, if the line of mountinfo (proc_pid_mountinfo(5)) describes the
+/// hierarchy with the controller.
 fn mounted<'l>(line: &'l str, unified: bool, controller: &str) -> Option<(&'l str, &'l str)> {
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(3);
@@ -111,33 +111,34 @@ fn mounted<'l>(line: &'l str, unified: bool, controller: &str) -> Option<(&'l st
 }
 
 impl Groups {
-    /// CPUs' worth of time that the tightest of the groups allows; `None`: none has a quota.
+    /// Number of CPUs that the tightest quota allows; `None` if no cgroup has a quota.
     pub fn quota(&self) -> Option<f64> {
         self.quota_from(0)
     }
 
-    /// The same without the first `n` groups: of those above.
+    /// The same without the first `n` cgroups, only for their ancestors.
     pub(super) fn quota_from(&self, n: usize) -> Option<f64> {
         self.dirs.iter().skip(n).filter_map(|dir| quota(dir)).reduce(f64::min)
     }
 
-    /// Time for which each group's quota throttled it so far, summed over CPUs, ns; empty if the kernel does not report it.
+    /// Per cgroup: time for which its quota throttled it so far, summed over CPUs, in ns; empty if the kernel does not
+    /// report it.
     pub fn throttled_ns(&self) -> Vec<Option<u64>> {
         self.dirs.iter().map(|dir| throttled_ns(dir)).collect()
     }
 }
 
-/// Time for which a group was throttled so far, summed over CPUs.
+/// Time for which a cgroup was throttled so far, summed over CPUs.
 pub fn throttled_ns(dir: &Path) -> Option<u64> {
     throttled(&files::text(dir, "cpu.stat")?)
 }
 
-/// The most throttled group; the ancestors' throttling includes their descendants, so a sum would count twice.
+/// Maximum over the cgroups. An ancestor's time includes that of its descendants, so a sum would count it twice.
 pub(crate) fn throttled_since(after: &[Option<u64>], before: &[Option<u64>]) -> Option<u64> {
     after.iter().zip(before).filter_map(|(after, before)| Some((*after)?.saturating_sub((*before)?))).max()
 }
 
-/// CPUs' worth of time that a group allows.
+/// Number of CPUs that a cgroup's quota allows.
 pub fn quota(dir: &Path) -> Option<f64> {
     let (quota, period) = match files::text(dir, "cpu.max") {
         Some(max) => {

@@ -1,4 +1,4 @@
-//! Other activity around a measured span, read before and after it, with nothing in between.
+//! Other activity on the machine during a measured span, read directly before and after the span.
 
 use std::path::Path;
 use std::time::Instant;
@@ -8,11 +8,11 @@ use super::page_cache::{Cache, Cached};
 use super::{cgroup, cpu, files, procfs};
 use iotrail_schema::measurement::{BeforeAfter, Circumstances, DeviceBytes, PageCache};
 
-/// The subject of the readings.
+/// What the readings cover.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     pub target: Option<&'a Path>,
-    /// The part of the target that is used; `None`: all of it.
+    /// The part of the target in use; `None`: all of it.
     pub bytes: Option<u64>,
     /// See [`Circumstances::cpus`].
     pub cpus: &'a [u32],
@@ -35,8 +35,7 @@ pub struct Before<'a> {
     load_average: Option<f64>,
 }
 
-/// Called with no I/O of the load in flight. Costs some milliseconds; the counters for differences are
-/// read last.
+/// Call it while the load has no I/O in flight. Takes some milliseconds; counters for differences are read last.
 pub fn before(of: Subject<'_>) -> Before<'_> {
     let root = Path::new(files::ROOT);
     let cache = of.target.and_then(|path| Cache::of(path, of.bytes));
@@ -62,7 +61,7 @@ pub fn before(of: Subject<'_>) -> Before<'_> {
 }
 
 impl Before<'_> {
-    /// The changes since. Fields that only the load knows stay null, and its bytes 0.
+    /// Changes since `before`. Fields that only the load knows stay null, and its bytes stay 0.
     pub fn after(self) -> Circumstances {
         let root = Path::new(files::ROOT);
         let of = self.of;
@@ -108,14 +107,14 @@ fn difference(after: Option<u64>, before: Option<u64>) -> Option<u64> {
     after.zip(before).map(|(after, before)| after.saturating_sub(before))
 }
 
-/// Summed over the CPUs.
+/// Sum over the CPUs.
 fn steal_ns(cpus: &[u32]) -> Option<u64> {
     let all = cpu::steal()?;
     let ticks = |cpu: &u32| all.iter().find(|s| s.cpu == *cpu).map(|s| s.steal_ticks);
     cpus.iter().map(ticks).sum::<Option<u64>>().map(procfs::ticks_to_ns)
 }
 
-/// The kernel counts per core, and for each CPU of a package the events of the package.
+/// The kernel counts per core, and the events of a package at each of its CPUs.
 fn thermal_throttles(root: &Path, cpus: &[u32]) -> Option<u64> {
     let count = |cpu: u32, what: &str| {
         files::number::<u64>(root, format!("sys/devices/system/cpu/cpu{cpu}/thermal_throttle/{what}_throttle_count"))
@@ -125,20 +124,20 @@ fn thermal_throttles(root: &Path, cpus: &[u32]) -> Option<u64> {
     (!cpus.is_empty()).then_some(cores + package.unwrap_or(0))
 }
 
-/// The mean over the CPUs; `None` if one is unknown, as in most virtual machines.
+/// Mean over the CPUs; `None` if one is unknown, as in most virtual machines.
 fn frequency_khz(root: &Path, cpus: &[u32]) -> Option<u64> {
     let of = |cpu| files::number::<u64>(root, format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"));
     let sum = cpus.iter().map(of).sum::<Option<u64>>()?;
     sum.checked_div(cpus.len() as u64)
 }
 
-/// Load average of the last minute, and how many others are running or could (proc_loadavg(5)).
+/// One-minute load average, and the number of other runnable threads (proc_loadavg(5)).
 fn running(root: &Path) -> Option<(f64, u32)> {
     let text = files::text(root, "proc/loadavg")?;
     let mut fields = text.split_whitespace();
     let average = fields.next()?.parse().ok()?;
     let running: u32 = fields.nth(2)?.split('/').next()?.parse().ok()?;
-    // The reading thread is running itself.
+    // The reading thread itself is running.
     Some((average, running.saturating_sub(1)))
 }
 

@@ -1,4 +1,4 @@
-//! Clocks: the kernel's clock source, whether the processor's counter can replace it, and the tick.
+//! Clocks: the clock source, whether the CPU's counter can replace it, and the tick.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use super::files::{self, ROOT};
 
 const SOURCE: &str = "sys/devices/system/clocksource/clocksource0";
 
-/// Now by the kernel's own CLOCK_MONOTONIC, which the probes use. A program in a time namespace sees a different one.
+/// The kernel's own CLOCK_MONOTONIC, which the probes use. Programs in a time namespace see another value.
 pub fn monotonic_ns() -> u64 {
     static OFFSET_NS: LazyLock<i64> = LazyLock::new(|| {
         let text = files::text(Path::new(ROOT), "proc/self/timens_offsets");
@@ -32,19 +32,19 @@ pub fn of_this_thread() -> Duration {
     Duration::new(at.tv_sec as u64, at.tv_nsec as u32)
 }
 
-/// The CPU time of a process, of its ended threads too, exact to the scheduler's clock. `None`: there is none of that number in this
-/// PID namespace.
+/// CPU time of a process including its exited threads, with the scheduler's precision; `None` if this PID namespace has
+/// no such process.
 pub fn of_process_ns(tgid: u32) -> Option<u64> {
     let mut clock = 0;
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both write only to the pointer that they receive.
+    // SAFETY: both calls only write to the pointer that they receive.
     let told = unsafe {
         libc::clock_getcpuclockid(tgid as libc::pid_t, &mut clock) == 0 && libc::clock_gettime(clock, &mut at) == 0
     };
     told.then(|| at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
 }
 
-/// Offset that the time namespace adds to CLOCK_MONOTONIC: `monotonic SECONDS NANOSECONDS`.
+/// Offset that the time namespace adds to CLOCK_MONOTONIC, from `monotonic SECONDS NANOSECONDS`.
 fn parse_offset(text: &str) -> Option<i64> {
     let line = text.lines().find_map(|line| line.strip_prefix("monotonic"))?;
     let mut numbers = line.split_whitespace().map(|n| n.parse::<i64>().ok());
@@ -52,18 +52,18 @@ fn parse_offset(text: &str) -> Option<i64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
 }
 
-/// The kernel's clock source at present: `tsc`, `kvm-clock`, `arch_sys_counter`, …
+/// The current clock source: `tsc`, `kvm-clock`, `arch_sys_counter`, …
 pub fn source() -> Option<String> {
     files::text(Path::new(ROOT), format!("{SOURCE}/current_clocksource"))
 }
 
-/// The time-stamp counter as /proc/cpuinfo describes it. `None` on a processor that has none (not x86), or where
-/// the file can't be read.
+/// The time-stamp counter as described in /proc/cpuinfo; `None` if the CPU has none (not x86), or the file is
+/// unreadable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tsc {
-    /// Counts at one rate, whatever the CPU's frequency (`constant_tsc`).
+    /// Runs at a constant rate, whatever the CPU's frequency (`constant_tsc`).
     pub constant: bool,
-    /// Counts in every sleep state (`nonstop_tsc`).
+    /// Runs in all sleep states (`nonstop_tsc`).
     pub nonstop: bool,
 }
 
@@ -86,18 +86,18 @@ fn parse_tsc(info: &str) -> Option<Tsc> {
     Some(Tsc { constant: has("constant_tsc"), nonstop: has("nonstop_tsc") })
 }
 
-/// The kernel's tick rate (CONFIG_HZ), from the resolution of the coarse clock, which is one tick. It needs neither
-/// the kernel's configuration nor any privilege.
+/// Tick rate (CONFIG_HZ), from the resolution of the coarse clock, which is one tick. Requires neither the kernel's
+/// configuration nor privileges.
 pub fn tick_hz() -> Option<u32> {
     let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a live, writable timespec; the call keeps nothing.
+    // SAFETY: the pointer refers to a live, writable timespec, which the call does not retain.
     let rc = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut resolution) };
     if rc != 0 || resolution.tv_sec != 0 { None } else { hz_of(resolution.tv_nsec) }
 }
 
-/// The kernel rounds 10⁹/HZ to whole nanoseconds; rounding back restores every HZ that can be configured.
+/// The kernel rounds 10⁹/HZ to full nanoseconds. Rounding back yields any configurable HZ.
 fn hz_of(tick_ns: i64) -> Option<u32> {
-    // Less than 100 µs is not a tick: some sandboxes report 1 ns for every clock.
+    // Below 100 µs it is not a tick: some sandboxes report 1 ns for all clocks.
     if tick_ns < 100_000 { None } else { u32::try_from((1_000_000_000 + tick_ns / 2) / tick_ns).ok() }
 }
 

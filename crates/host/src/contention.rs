@@ -1,5 +1,5 @@
-//! Time that the descendants of this process waited for a CPU while another program had it. It is sampled in /proc: a probe on every
-//! context switch would slow the descendants down.
+//! Time for which descendants of this process waited for a CPU while other programs used it. Sampled from /proc,
+//! because a probe on every context switch would slow the descendants down.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 use super::procfs::{self, Stat};
 use super::{cpu, files};
 
-/// A shorter run cannot have waited long enough to matter.
+/// Shorter runs cannot have waited long enough to matter.
 const FIRST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_millis(100);
-/// A thread that ends between two samples is incomplete by up to this part of the run.
+/// A thread that exits between two samples is incomplete by at most 1 in this many parts of the run.
 const PART: u32 = 8;
-/// Samples take at most this part of a CPU, whatever the number of threads.
+/// Samples use at most 1 in this many parts of a CPU, whatever the number of threads.
 const COST: u32 = 100;
 
-/// Waits of the descendants.
+/// CPU waits of the descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waits {
-    /// Time that they were runnable without a CPU, summed over threads. The time after a thread's last sample is missing.
+    /// Time runnable without a CPU, summed over threads, except after a thread's last sample.
     pub runnable_ns: u64,
-    /// The part of it in which another program used their CPU: neither this process, nor a descendant, nor the kernel.
+    /// The part of `runnable_ns` in which another program used the CPU: not this process, a descendant, or the kernel.
     pub others_ns: u64,
 }
 
-/// From [`begin`] to [`Contention::end`].
+/// A measurement from [`begin`] to [`Contention::end`].
 #[derive(Debug)]
 pub struct Contention {
     before: Busy,
@@ -35,7 +35,7 @@ pub struct Contention {
     over: Sender<()>,
 }
 
-/// `None`: no thread can be started.
+/// `None` if no thread can be started.
 pub fn begin() -> Option<Contention> {
     let (over, is_over) = channel();
     let before = Busy::now(Instant::now());
@@ -59,7 +59,7 @@ pub fn begin() -> Option<Contention> {
 }
 
 impl Contention {
-    /// `None`: the kernel does not count waits (CONFIG_SCHED_INFO), or no descendant was seen.
+    /// `None` if the kernel does not count waits (CONFIG_SCHED_INFO), or no descendant was found.
     pub fn end(self) -> Option<Waits> {
         let after = Busy::now(self.before.at);
         drop(self.over);
@@ -68,12 +68,12 @@ impl Contention {
     }
 }
 
-/// CPU time up to a moment.
+/// Total CPU time at one moment.
 #[derive(Debug)]
 struct Busy {
     at: Instant,
     per_cpu: BTreeMap<u32, u64>,
-    /// CPU time of this process and its reaped descendants.
+    /// CPU time of this process and of descendants that were waited for.
     own_ns: u64,
     kernel_threads_ns: u64,
 }
@@ -85,7 +85,7 @@ impl Busy {
         let (n, ticks) = threads.fold((0, 0), |(n, sum), s| (n + 1, sum + s.user_ticks + s.system_ticks));
         let own = Stat::of(std::process::id()).map_or(0, |s| s.user_ticks + s.system_ticks + s.reaped_ticks);
         let stat = files::text(Path::new(files::ROOT), "proc/stat").unwrap_or_default();
-        // The kernel's threads are invisible in a PID namespace: only user time is certain to be a program's.
+        // Kernel threads are not visible in a PID namespace, so only user time certainly belongs to programs.
         let per_cpu = cpu::busy_of_programs(&stat, since.elapsed().as_nanos() as u64, n == 0).unwrap_or_default();
         Busy {
             at: Instant::now(),
@@ -96,7 +96,7 @@ impl Busy {
     }
 }
 
-/// On one CPU.
+/// Times on one CPU.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct OnCpu {
     ran_ns: u64,
@@ -105,14 +105,14 @@ struct OnCpu {
 
 #[derive(Debug, Default)]
 struct Sums {
-    /// By TID: its start, and its times at the last sample.
+    /// By TID: start time, and times at the last sample.
     threads: HashMap<u32, (u64, OnCpu)>,
     per_cpu: BTreeMap<u32, OnCpu>,
     is_known: bool,
 }
 
 impl Sums {
-    /// `counts`: threads seen for the first time began after the previous sample.
+    /// `counts`: threads found for the first time started after the previous sample.
     fn sample(&mut self, counts: bool) {
         let us = std::process::id();
         for tgid in std::iter::once(us).chain(procfs::descendants(us)) {
@@ -145,10 +145,10 @@ impl Sums {
             // Idle time in ticks may exceed the time of an idle CPU.
             of(after).zip(of(before)).map_or(0, |(after, before)| (after.wrapping_sub(before) as i64).max(0) as u64)
         };
-        // A CPU that another program used elsewhere is none that they waited for.
+        // Time that other programs used on other CPUs is not waited for.
         let waited = self.per_cpu.iter().map(|(cpu, on)| on.waited_ns.min(busy(cpu).saturating_sub(on.ran_ns))).sum();
         let grown = |of: fn(&Busy) -> u64| of(after).saturating_sub(of(before));
-        // Reaped processes are complete, the samples include those that still run.
+        // Times of descendants that were waited for are complete; samples also cover running ones.
         let sampled: u64 = self.per_cpu.values().map(|on| on.ran_ns).sum();
         let own = sampled.max(grown(|b| b.own_ns));
         let all: u64 = after.per_cpu.keys().map(busy).sum();
@@ -168,7 +168,8 @@ mod tests {
         Busy { at: Instant::now(), per_cpu, own_ns: own * MS, kernel_threads_ns: kernel * MS }
     }
 
-    /// Waits for other programs in ms, if threads ran and waited so long on each CPU, and the CPUs were busy that long.
+    /// Waits for other programs in ms, for threads with these running and waiting times per CPU, and CPUs that were
+    /// busy this long.
     fn others(threads: &[(u64, u64)], per_cpu: &[u64], own: u64, kernel: u64) -> u64 {
         let on = |(ran, waited): &(u64, u64)| OnCpu { ran_ns: ran * MS, waited_ns: waited * MS };
         let per = threads.iter().zip(0..).map(|(t, cpu)| (cpu, on(t))).collect();

@@ -1,4 +1,4 @@
-//! The CPUs: online ones, shared hardware, isolation, time stolen by a hypervisor.
+//! CPUs: which are online, shared hardware, isolation, and steal time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use iotrail_base::error::{Error, Result};
 
 const CPU: &str = "sys/devices/system/cpu";
 
-/// Numbers of the CPUs that are online, ascending.
+/// Numbers of the online CPUs, ascending.
 pub fn online() -> Result<Vec<u32>> {
     online_in(Path::new(ROOT))
 }
@@ -29,9 +29,9 @@ fn online_in(root: &Path) -> Result<Vec<u32>> {
     }
 }
 
-/// Numbers in the kernel's list notation: `0,2-3` is 0, 2, 3. Ascending, each once; an empty text is an empty list.
+/// Parses the kernel's list format: `0,2-3` is 0, 2, 3. Ascending without duplicates; an empty text is an empty list.
 pub(crate) fn parse_list(text: &str) -> std::result::Result<Vec<u32>, String> {
-    // No kernel has more: CONFIG_NR_CPUS is at most 8192. A bound keeps `0-4294967295` from filling memory.
+    // Above any kernel's limit (CONFIG_NR_CPUS is at most 8192), so that `0-4294967295` cannot exhaust memory.
     const MOST: u32 = 65_535;
     let number = |s: &str| -> std::result::Result<u32, String> {
         match s.trim().parse() {
@@ -60,7 +60,7 @@ pub(crate) fn parse_list(text: &str) -> std::result::Result<Vec<u32>, String> {
     Ok(cpus.into_iter().collect())
 }
 
-/// The inverse of [`parse_list`]: 0, 1, 2, 5 is `0-2,5`.
+/// Inverse of [`parse_list`]: 0, 1, 2, 5 becomes `0-2,5`.
 pub fn format_list(cpus: &[u32]) -> String {
     let sorted: BTreeSet<u32> = cpus.iter().copied().collect();
     let mut runs: Vec<(u32, u32)> = Vec::new();
@@ -74,7 +74,7 @@ pub fn format_list(cpus: &[u32]) -> String {
     runs.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-/// The processor's name, from /proc/cpuinfo (or the device tree on machines that name none there).
+/// Name of the CPU from /proc/cpuinfo, or from the device tree if that has none.
 pub fn model() -> Option<String> {
     model_in(Path::new(ROOT))
 }
@@ -87,17 +87,17 @@ fn model_in(root: &Path) -> Option<String> {
         .or_else(|| files::text(root, "proc/device-tree/model").map(|m| m.trim_end_matches('\0').to_owned()))
 }
 
-/// The value of a key's first line in /proc/cpuinfo.
+/// Value of the first line with this key in /proc/cpuinfo.
 pub(super) fn cpuinfo(info: &str, key: &str) -> Option<String> {
     info.lines().filter_map(|l| l.split_once(':')).find(|(k, _)| k.trim() == key).map(|(_, v)| v.trim().to_owned())
 }
 
-/// Isolation of CPUs at boot. `None`: unreadable; an empty list: none.
+/// CPU isolation set at boot. `None` if unreadable; an empty list if no CPU is isolated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Isolation {
-    /// Left out of scheduling (`isolcpus=`, or an isolated cpuset partition).
+    /// CPUs excluded from scheduling (`isolcpus=`, or an isolated cpuset partition).
     pub isolated: Option<Vec<u32>>,
-    /// Without a tick while a single task runs (`nohz_full=`). A kernel without CONFIG_NO_HZ_FULL does not have this file.
+    /// CPUs without a tick while they run a single task (`nohz_full=`). The file requires CONFIG_NO_HZ_FULL.
     pub nohz_full: Option<Vec<u32>>,
 }
 
@@ -108,31 +108,31 @@ pub fn isolation() -> Isolation {
 fn isolation_in(root: &Path) -> Isolation {
     let list = |name: &str| {
         let text = files::text(root, format!("{CPU}/{name}"))?;
-        // An empty mask is printed as nothing, and as `(null)` before it was allocated.
+        // The kernel prints an empty mask as nothing, or as `(null)` if it is not allocated.
         if text == "(null)" { Some(Vec::new()) } else { parse_list(&text).ok() }
     };
     Isolation { isolated: list("isolated"), nohz_full: list("nohz_full") }
 }
 
-/// The frequency governor of a CPU; `None` where the kernel or the hypervisor leaves no choice of frequency.
+/// Frequency governor of a CPU; `None` if the kernel or hypervisor does not allow a choice of frequency.
 pub fn governor(cpu: u32) -> Option<String> {
     files::text(Path::new(ROOT), format!("{CPU}/cpu{cpu}/cpufreq/scaling_governor"))
 }
 
-/// The hardware threads of a CPU's core, itself included.
+/// Hardware threads of a CPU's core, including the CPU itself.
 pub fn smt_siblings(cpu: u32) -> Option<Vec<u32>> {
     siblings_in(Path::new(ROOT), cpu)
 }
 
 fn siblings_in(root: &Path, cpu: u32) -> Option<Vec<u32>> {
-    // `core_cpus_list` since 5.4; the older name `thread_siblings_list` also remains.
+    // `core_cpus_list` exists since 5.4; the older name `thread_siblings_list` still exists.
     ["core_cpus_list", "thread_siblings_list"]
         .iter()
         .find_map(|f| parse_list(&files::text(root, format!("{CPU}/cpu{cpu}/topology/{f}"))?).ok())
 }
 
-/// The CPUs that share a CPU's last-level cache, itself included. The kernel steers a completion by it
-/// (`rq_affinity`: to the submitter's cache, not to its CPU).
+/// CPUs that share a CPU's last-level cache, including the CPU itself. The kernel uses this to steer completions
+/// (`rq_affinity` 1: to the submitter's cache, not its CPU).
 pub fn shares_cache(cpu: u32) -> Option<Vec<u32>> {
     shares_cache_in(Path::new(ROOT), cpu)
 }
@@ -147,17 +147,17 @@ fn shares_cache_in(root: &Path, cpu: u32) -> Option<Vec<u32>> {
     parse_list(&files::text(root, format!("{cache}/{}/shared_cpu_list", last.1))?).ok()
 }
 
-/// Time that the hypervisor ran something else while this CPU had work, since boot, from /proc/stat.
+/// Time since boot in which the hypervisor ran something else while this CPU had work, from /proc/stat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steal {
     pub cpu: u32,
-    /// In the ticks of /proc/stat (100 per second, whatever the kernel's own tick).
+    /// In /proc/stat ticks (100 per second, independent of CONFIG_HZ).
     pub steal_ticks: u64,
-    /// All time that /proc/stat accounts for on this CPU, idle included, in the same ticks.
+    /// Total time of this CPU in /proc/stat including idle, in the same unit.
     pub total_ticks: u64,
 }
 
-/// Stolen time per online CPU; `None` where /proc/stat does not have it.
+/// Steal time per online CPU; `None` if /proc/stat lacks it.
 pub fn steal() -> Option<Vec<Steal>> {
     parse_steal(&files::text(Path::new(ROOT), "proc/stat")?)
 }
@@ -173,14 +173,14 @@ fn parse_steal(stat: &str) -> Option<Vec<Steal>> {
     if all.is_empty() { None } else { Some(all) }
 }
 
-/// Busy time of all CPUs up to now; only differences are meaningful; `None` if /proc/stat does not have it. It is the complement of
-/// the idle time, which the kernel measures exactly. The other times in /proc/stat are sampled at ticks, which miss work shortly after
-/// a tick. `now_ns` may be from any steady clock.
+/// Total busy time of all CPUs, of which only differences are meaningful; `None` if /proc/stat lacks it. Computed as
+/// the complement of idle time, which the kernel measures exactly. The other times in /proc/stat are sampled at ticks,
+/// which miss work shortly after a tick. `now_ns` may be from any steady clock.
 pub fn busy_ns(now_ns: u64) -> Option<u64> {
     parse_busy(&files::text(Path::new(ROOT), "proc/stat")?, now_ns)
 }
 
-/// The idle times that are subtracted there have a resolution of one tick each.
+/// Resolution of `busy_ns`: one tick for each of the subtracted idle times.
 pub fn busy_resolution_ns() -> u64 {
     3 * ticks_to_ns(1)
 }
@@ -189,11 +189,12 @@ fn parse_busy(stat: &str, now_ns: u64) -> Option<u64> {
     let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let [_, _, _, idle, iowait, _, _, steal] = ticks(all.split_whitespace())?;
     let cpus = parse_steal(stat)?.len() as u64;
-    // A CPU that was offline for some time has less; only the difference counts, which wraps.
+    // A CPU that was offline has less. Only differences count, and they wrap.
     Some((cpus * now_ns).wrapping_sub(ticks_to_ns(idle + iowait + steal)))
 }
 
-/// Busy time of each CPU up to now, ns, without interrupts; `user_only`: in user mode. Only differences are meaningful, and they wrap.
+/// Busy time per CPU without interrupts, in ns; `user_only`: only user mode. Only differences are meaningful, and they
+/// wrap.
 pub(crate) fn busy_of_programs(stat: &str, now_ns: u64, user_only: bool) -> Option<BTreeMap<u32, u64>> {
     let of = |line: &str| {
         let mut words = line.split_whitespace();
@@ -205,7 +206,7 @@ pub(crate) fn busy_of_programs(stat: &str, now_ns: u64, user_only: bool) -> Opti
     Some(stat.lines().filter_map(of).collect()).filter(|all: &BTreeMap<u32, u64>| !all.is_empty())
 }
 
-/// user nice system idle iowait irq softirq steal; guest and guest_nice are contained in user and nice.
+/// user nice system idle iowait irq softirq steal; user and nice include guest and guest_nice.
 fn ticks<'a>(words: impl Iterator<Item = &'a str>) -> Option<[u64; 8]> {
     words.take(8).map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>()?.try_into().ok()
 }
@@ -283,7 +284,7 @@ mod tests {
         let now = || began.elapsed().as_nanos() as u64;
         let before = busy_ns(now()).unwrap();
         while now() < 200_000_000 {}
-        // At least this CPU, independent of the others.
+        // At least this CPU was busy, whatever the others did.
         assert!(busy_ns(now()).unwrap().wrapping_sub(before) + busy_resolution_ns() >= 150_000_000);
     }
 

@@ -1,7 +1,7 @@
-//! Reads the single-value files of sysfs and procfs below a root.
+//! Reads single-value files of sysfs and procfs below a root directory.
 //!
-//! Every reader in `host` takes that root, so that its tests read small trees with known values instead of the
-//! machine on which they run. A missing or refused file is `None`: the caller knows the meaning of its absence.
+//! All readers in `host` take this root, so that tests can read small trees with known values. A missing or
+//! inaccessible file yields `None`; its meaning depends on the caller.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 /// The machine itself.
 pub const ROOT: &str = "/";
 
-/// The complete file without surrounding white space. `path` may start with a slash.
+/// Contents of a file without surrounding white space. `path` may begin with a slash.
 pub fn text(root: &Path, path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(below(root, path)).ok().map(|s| s.trim().to_owned())
 }
 
-/// The file as a number.
+/// Contents of a file as a number.
 pub fn number<T: std::str::FromStr>(root: &Path, path: impl AsRef<Path>) -> Option<T> {
     text(root, path)?.parse().ok()
 }
 
-/// Sorted names of a directory's entries; empty if there is no such directory.
+/// Sorted names of a directory's entries; empty if the directory does not exist.
 pub fn entries(root: &Path, path: impl AsRef<Path>) -> Vec<String> {
     let Ok(dir) = fs::read_dir(below(root, path)) else { return Vec::new() };
     let mut names: Vec<String> = dir.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
@@ -27,12 +27,12 @@ pub fn entries(root: &Path, path: impl AsRef<Path>) -> Vec<String> {
     names
 }
 
-/// The last component of where a symbolic link points: sysfs names drivers and subsystems that way.
+/// Last component of a symlink's target, which names drivers and subsystems in sysfs.
 pub fn link_name(path: &Path) -> Option<String> {
     Some(fs::read_link(path).ok()?.file_name()?.to_str()?.to_owned())
 }
 
-/// `path`, absolute or not, as found under `root`.
+/// `path`, absolute or relative, below `root`.
 pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     root.join(path.strip_prefix("/").unwrap_or(path))

@@ -1,4 +1,4 @@
-//! A small sysfs and procfs in a temporary directory, for tests with known values.
+//! A small sysfs and procfs with known values in a temporary directory, for tests.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -27,7 +27,7 @@ impl Tree {
         self
     }
 
-    /// A symbolic link from `path` to `target`, which is relative to the root, like sysfs paths.
+    /// A symlink from `path` to `target`, which is relative to the root like paths in sysfs.
     pub fn link(self, path: &str, target: &str) -> Self {
         let at = self.root().join(path);
         fs::create_dir_all(at.parent().expect("a path below the root")).expect("a folder of the tree");

@@ -1,6 +1,6 @@
-//! Capabilities of this kernel's io_uring for this process, by trying them: rings with each setup flag, opcodes, registration.
+//! Tests which io_uring features this process can use on this kernel: setup flags, opcodes, registrations.
 //!
-//! Nothing is submitted. Every ring is closed at once.
+//! Nothing is submitted, and every ring is closed immediately.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -16,7 +16,7 @@ use iotrail_schema::opcode;
 use iotrail_schema::setup_flag::{self, SetupFlag};
 use iotrail_schema::uring::{self, Name};
 
-/// A ring's setup flag and the kernel's answer.
+/// A setup flag and the kernel's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flag {
     pub name: &'static str,
@@ -25,7 +25,7 @@ pub struct Flag {
     pub answer: Result<(), Refusal>,
 }
 
-/// A registration, and the kernel's result.
+/// A registration and the kernel's response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registration {
     pub name: &'static str,
@@ -39,31 +39,31 @@ pub struct Opcode {
     pub answer: Result<(), Refusal>,
 }
 
-/// Opcodes by name, and how many the kernel has beyond those that are known here.
+/// Opcodes by name, and the number of the kernel's opcodes that have no name here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opcodes {
     pub known: Vec<Opcode>,
     pub unnamed: usize,
 }
 
-/// Flags that need more than their bit: a ring with shared workers, memory of the program, a CPU.
+/// Flags that require more than their bit: a ring with shared workers, program memory, a CPU.
 const NOT_TRIED: [&str; 4] = ["sq_aff", "attach_wq", "no_mmap", "registered_fd_only"];
 
 fn tried() -> impl Iterator<Item = &'static SetupFlag> {
     setup_flag::ALL.iter().filter(|f| !NOT_TRIED.contains(&f.name))
 }
 
-/// A ring without any flag.
+/// Creates a ring without any flag.
 pub fn ring(circumstances: &Circumstances) -> Result<(), Refusal> {
     setup(0).map(drop).map_err(|e| circumstances.ring(errno(&e)))
 }
 
-/// The setup flags that [`flags`] asks for, in its order.
+/// Names of the setup flags that [`flags`] tests, in its order.
 pub fn flag_names() -> impl Iterator<Item = &'static str> {
     tried().map(|f| f.name)
 }
 
-/// Each setup flag, with the flags that it requires. Only meaningful where [`ring`] succeeds.
+/// Tests each setup flag together with the flags that it requires. Only meaningful if [`ring`] succeeds.
 pub fn flags(circumstances: &Circumstances) -> Vec<Flag> {
     let since = |f: &SetupFlag| (f.since.0, f.since.1, 0);
     let ask = |f: &'static SetupFlag| Flag {
@@ -74,26 +74,26 @@ pub fn flags(circumstances: &Circumstances) -> Vec<Flag> {
     tried().map(ask).collect()
 }
 
-/// A ring with entries of twice the size, as device passthrough needs.
+/// Creates a ring with SQEs and CQEs of twice the size, as required for device passthrough.
 pub fn big_entries(circumstances: &Circumstances) -> Result<(), Refusal> {
     let flags = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
     setup_again(flags).map(drop).map_err(|e| circumstances.flag(errno(&e), (5, 19, 0)))
 }
 
-/// Each opcode, from IORING_REGISTER_PROBE (5.6).
+/// All opcodes, from IORING_REGISTER_PROBE (5.6).
 pub fn opcodes(circumstances: &Circumstances) -> Result<Opcodes, Refusal> {
     let ring = setup_again(0).map_err(|e| circumstances.ring(errno(&e)))?;
     let supported = probe(&ring).map_err(|e| circumstances.register(errno(&e), (5, 6, 0)))?;
     Ok(named(&supported))
 }
 
-/// `supported`: by opcode number.
+/// `supported`: indexed by opcode number.
 fn named(supported: &[bool]) -> Opcodes {
     let known = opcode::ALL.iter().enumerate().map(|(number, o)| Opcode {
         name: o.name,
         answer: match supported.get(number) {
             Some(true) => Ok(()),
-            // Known and refused: disabled in the kernel's configuration (network, epoll, futexes).
+            // Known but rejected: disabled in the kernel configuration (network, epoll, futexes).
             Some(false) => Err(Refusal::new(
                 "this kernel was built without it",
                 format!("{}, with the subsystem it belongs to", refusal::or_later((o.since.0, o.since.1, 0))),
@@ -104,7 +104,7 @@ fn named(supported: &[bool]) -> Opcodes {
     Opcodes { known: known.collect(), unnamed: supported.iter().skip(opcode::ALL.len()).filter(|&&s| s).count() }
 }
 
-/// Registered files, buffers and the ring's own descriptor.
+/// Tests registration of files, buffers and the ring's own descriptor.
 pub fn registrations(circumstances: &Circumstances) -> Vec<Registration> {
     let on_a_ring = |since: Version, register: fn(&OwnedFd) -> io::Result<()>| {
         let ring = setup_again(0).map_err(|e| circumstances.ring(errno(&e)))?;
@@ -129,14 +129,14 @@ pub fn registrations(circumstances: &Circumstances) -> Vec<Registration> {
     ]
 }
 
-/// One kind of name, and the kernel's answer for each of its names.
+/// A category of names, and the kernel's response for each name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
     pub name: &'static str,
-    /// A flags word, which may have bits without a name.
+    /// Whether this is a flags word, which may have bits without a name.
     pub is_flags: bool,
     pub known: Vec<(Name, Result<(), Refusal>)>,
-    /// Numbers or bits that this kernel has and the table lacks.
+    /// Numbers or bits that the kernel has but the table lacks.
     pub unnamed: Vec<u32>,
 }
 
@@ -152,10 +152,10 @@ impl Kind {
     }
 }
 
-/// The kind whose names [`flags`] tests.
+/// Category of the names that [`flags`] tests.
 pub const SETUP_FLAGS: &str = "setup flags reported";
 
-/// The names that the kernel reports, from IORING_REGISTER_QUERY (6.18), which needs no ring.
+/// Names that the kernel reports through IORING_REGISTER_QUERY (6.18), which requires no ring.
 pub fn kinds(circumstances: &Circumstances) -> Result<Vec<Kind>, Refusal> {
     let q = query().map_err(|e| circumstances.register(errno(&e), (6, 18, 0)))?;
     let below = |n: u32| 1u64.checked_shl(n).map_or(u64::MAX, |bit| bit - 1);
@@ -169,7 +169,7 @@ pub fn kinds(circumstances: &Circumstances) -> Result<Vec<Kind>, Refusal> {
     ])
 }
 
-/// `struct io_uring_query_opcode` of include/uapi/linux/io_uring/query.h, as far as 6.18 has it.
+/// `struct io_uring_query_opcode` in include/uapi/linux/io_uring/query.h, as of 6.18.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct QueryOpcode {
@@ -204,7 +204,8 @@ fn query() -> io::Result<QueryOpcode> {
         reserved: [0; 3],
     };
     let arg: *mut Header = &raw mut header;
-    // SAFETY: one header and the answer that it names, both live; the kernel writes no more than `size` bytes, during the call.
+    // SAFETY: the header and the buffer that it refers to are live; the kernel writes at most `size` bytes, and only
+    // during the call.
     let rc = unsafe { libc::syscall(libc::SYS_io_uring_register, -1, REGISTER_QUERY, arg, 0) };
     match (rc, header.result) {
         (0, 0) => Ok(answer),
@@ -214,11 +215,11 @@ fn query() -> io::Result<QueryOpcode> {
 }
 
 fn errno(e: &io::Error) -> i32 {
-    // Every error here is the last system call's.
+    // All errors here are those of the last system call.
     e.raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// IORING_FEAT_NO_IOWAIT: IORING_ENTER_NO_IOWAIT is available. `None`: this process may not create a ring.
+/// Whether IORING_ENTER_NO_IOWAIT is available (IORING_FEAT_NO_IOWAIT); `None` if this process may not create rings.
 pub fn has_no_iowait() -> Option<bool> {
     let (_ring, params) = again(|| setup_params(0)).ok()?;
     Some(params.features & sys::IORING_FEAT_NO_IOWAIT != 0)
@@ -229,28 +230,28 @@ fn setup(flags: u32) -> io::Result<OwnedFd> {
 }
 
 fn setup_params(flags: u32) -> io::Result<(OwnedFd, sys::io_uring_params)> {
-    // SAFETY: io_uring_params is integers only; all zeros is its documented default.
+    // SAFETY: io_uring_params contains only integers; all zeros is the documented default.
     let mut params: sys::io_uring_params = unsafe { std::mem::zeroed() };
     params.flags = flags;
     if flags & sys::IORING_SETUP_CQSIZE != 0 {
         params.cq_entries = 16;
     }
-    // SAFETY: the kernel reads and writes the structure during the call only; it is live and writable.
+    // SAFETY: the structure is live and writable; the kernel accesses it only during the call.
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, &raw mut params) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just created this descriptor for this process, and it has no other owner.
+    // SAFETY: the kernel has just created this descriptor; nothing else owns it.
     Ok((unsafe { OwnedFd::from_raw_fd(fd as i32) }, params))
 }
 
-/// [`setup`], after other rings.
+/// [`setup`] after other rings were created.
 fn setup_again(flags: u32) -> io::Result<OwnedFd> {
     again(|| setup(flags))
 }
 
-/// The kernel releases a closed ring's locked memory a moment later. Until then the limit may seem used up by the
-/// rings created here, so refusals for lack of memory within half a second do not count.
+/// The kernel releases the locked memory of a closed ring with a delay. Until then the rings created here may seem to
+/// exhaust the limit, so ENOMEM within half a second is ignored.
 fn again<T>(ask: impl Fn() -> io::Result<T>) -> io::Result<T> {
     const TRIES: u32 = 50;
     for _ in 0..TRIES {
@@ -270,10 +271,10 @@ unsafe fn register(ring: &OwnedFd, opcode: u32, arg: *mut libc::c_void, count: u
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(rc) }
 }
 
-/// Whether each opcode is supported, by number, as far as the kernel knows opcodes.
+/// Whether each opcode is supported, by number, up to the kernel's last opcode.
 fn probe(ring: &OwnedFd) -> io::Result<Vec<bool>> {
     const MOST: usize = 256;
-    // struct io_uring_probe with its flexible array.
+    // struct io_uring_probe with its flexible array member.
     #[repr(C)]
     struct Probe {
         last_op: u8,
@@ -281,9 +282,10 @@ fn probe(ring: &OwnedFd) -> io::Result<Vec<bool>> {
         reserved: [u16; 7],
         ops: [sys::io_uring_probe_op; MOST],
     }
-    // SAFETY: integers only; the kernel demands that it is all zeros.
+    // SAFETY: integers only; the kernel requires all zeros.
     let mut probe: Probe = unsafe { std::mem::zeroed() };
-    // SAFETY: the buffer has MOST entries after its 16-byte head, and the kernel writes no more than that, during the call.
+    // SAFETY: the buffer has MOST entries after its 16-byte header; the kernel writes no more, and only during the
+    // call.
     unsafe {
         register(ring, sys::io_uring_register_op::IORING_REGISTER_PROBE as u32, (&raw mut probe).cast(), MOST as u32)?
     };
@@ -294,19 +296,19 @@ fn probe(ring: &OwnedFd) -> io::Result<Vec<bool>> {
 fn register_file(ring: &OwnedFd) -> io::Result<()> {
     let file = std::fs::File::open("/dev/null")?;
     let mut fds = [file.as_raw_fd()];
-    // SAFETY: one descriptor, read during the call; the ring holds its own reference until it is closed.
+    // SAFETY: one descriptor, read during the call. The ring keeps its own file reference until it is closed.
     unsafe { register(ring, sys::io_uring_register_op::IORING_REGISTER_FILES as u32, fds.as_mut_ptr().cast(), 1)? };
     Ok(())
 }
 
 fn register_buffer(ring: &OwnedFd) -> io::Result<()> {
-    // A separate mapping: the kernel charges the complete folio of a buffer, and the heap may be in a huge one.
+    // A separate mapping, because the kernel charges a buffer's full folio, and the heap may be in a huge one.
     const LENGTH: usize = 4096;
     let page = Mapping::anonymous(LENGTH, MapFlags::PRIVATE)?;
     let mut one = libc::iovec { iov_base: page.base().as_ptr().cast(), iov_len: LENGTH };
     let arg: *mut libc::c_void = (&raw mut one).cast();
-    // SAFETY: one iovec, read during the call, to the mapping. The kernel holds the mapping's pages by references of its
-    // own until the ring is closed; no request uses them.
+    // SAFETY: one iovec for the mapping, read during the call. The kernel keeps its own references to the pages until
+    // the ring is closed; no request uses them.
     again(|| unsafe { register(ring, sys::io_uring_register_op::IORING_REGISTER_BUFFERS as u32, arg, 1) }).map(drop)
 }
 
@@ -318,9 +320,9 @@ fn register_ring(ring: &OwnedFd) -> io::Result<()> {
     let arg: *mut libc::c_void = (&raw mut update).cast();
     // SAFETY: one update, read and written during the call.
     unsafe { register(ring, sys::io_uring_register_op::IORING_REGISTER_RING_FDS as u32, arg, 1)? };
-    // Releasing the slot names it only by its offset.
+    // A release identifies the slot only by its offset.
     update.data = 0;
-    // SAFETY: as above. The slot belongs to this thread, and nothing was submitted through it.
+    // SAFETY: as above. The slot belongs to this thread and was never used.
     unsafe {
         register(ring, sys::io_uring_register_op::IORING_UNREGISTER_RING_FDS as u32, (&raw mut update).cast(), 1)?
     };

@@ -1,4 +1,4 @@
-//! Interrupts: their counts per CPU, from /proc/interrupts, and their affinity.
+//! Interrupt counts per CPU, from /proc/interrupts, and interrupt affinity.
 
 use std::fs;
 use std::io::Write;
@@ -9,27 +9,28 @@ use super::cpu::parse_list;
 use super::files::{self, ROOT};
 use iotrail_base::error::{Error, Result};
 
-/// /proc/interrupts at one moment, or the difference of two.
+/// /proc/interrupts at one moment, or the difference between two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interrupts {
-    /// The CPUs of the columns, from the header: CPUs that are offline have none.
+    /// CPUs of the columns, from the header. Offline CPUs have no column.
     pub cpus: Vec<u32>,
     pub rows: Vec<Row>,
 }
 
-/// One source of interrupts.
+/// One interrupt source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// `36` for an interrupt line, otherwise the mnemonic: `LOC`, `RES`, `CAL`, …; those of x86 also on arm64, including the timer.
+    /// Line number such as `36`, or a mnemonic: `LOC`, `RES`, `CAL`, … Those of x86 are also used on arm64, including
+    /// the timer.
     pub vector: String,
-    /// The handlers' names (`virtio1-req.0`), or a mnemonic's description; empty without a handler.
+    /// Handler names (`virtio1-req.0`), or a mnemonic's description; empty without a handler.
     pub name: String,
-    /// One for each of [`Interrupts::cpus`]; empty for the rows that the kernel keeps in total only (`ERR`, `MIS`).
+    /// One count per CPU in [`Interrupts::cpus`]; empty for rows with only a total (`ERR`, `MIS`).
     pub counts: Vec<u64>,
 }
 
 impl Row {
-    /// The interrupt's number; `None` for a mnemonic.
+    /// Interrupt number; `None` for a mnemonic.
     pub fn irq(&self) -> Option<u32> {
         self.vector.parse().ok()
     }
@@ -75,7 +76,7 @@ fn parse_row(line: &str, columns: usize) -> Option<Row> {
         counts.push(count);
         rest = &trimmed[end..];
     }
-    // ERR and MIS have one number: a total, which belongs to no CPU.
+    // ERR and MIS have only a total, which belongs to no CPU.
     if counts.len() < columns {
         counts.clear();
     }
@@ -85,7 +86,7 @@ fn parse_row(line: &str, columns: usize) -> Option<Row> {
     Some(Row { vector, name: name.to_owned(), counts })
 }
 
-/// x86's mnemonic of a row with a different name: on arm64 IPIs have numbers (`IPI0`, arch/arm64/kernel/smp.c).
+/// x86's mnemonic for a row that is named otherwise: arm64 numbers its IPIs (`IPI0`, arch/arm64/kernel/smp.c).
 fn mnemonic(vector: &str, name: &str) -> Option<&'static str> {
     Some(match name {
         _ if !vector.starts_with("IPI") => return None,
@@ -96,12 +97,12 @@ fn mnemonic(vector: &str, name: &str) -> Option<&'static str> {
     })
 }
 
-/// The handlers of an interrupt line: the text after the chip and its input, which are padded, after two spaces
-/// (`show_interrupts` in kernel/irq/proc.c). Several handlers are separated by a comma and one space.
+/// Handlers of a line: the text after the chip and its input, which are padded, following two spaces (`show_interrupts`
+/// in kernel/irq/proc.c). Handlers are separated by a comma and a space.
 fn actions(rest: &str) -> &str {
     let rest = rest.trim();
     let last = rest.rsplit("  ").next().map_or("", str::trim);
-    // Without a handler, the last is the chip's input (`7-edge`, `27`) or the trigger.
+    // Without a handler, the last field is the chip's input (`7-edge`, `27`) or the trigger.
     let is_input = last.bytes().next().is_some_and(|b| b.is_ascii_digit())
         && last.split('-').next().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
     if is_input || matches!(last, "Level" | "Edge") || last.len() == rest.len() { "" } else { last }
@@ -118,7 +119,7 @@ impl Interrupts {
         self.row(vector)?.counts.get(column).copied()
     }
 
-    /// Adds the interrupts of another span. A row in only one of the two is unchanged.
+    /// Adds the interrupts of another span. Rows that exist in only one of the two stay unchanged.
     pub fn add(&mut self, other: &Interrupts) {
         if self.cpus != other.cpus {
             return;
@@ -131,8 +132,8 @@ impl Interrupts {
         }
     }
 
-    /// Interrupts after `earlier`, on the CPUs in both. A new row, or one whose number was
-    /// assigned to a different handler, counts from zero, like the kernel's counter.
+    /// Interrupts since `earlier`, on CPUs in both. A row that is new, or whose number now has another handler, counts
+    /// from zero, as in the kernel.
     pub fn since(&self, earlier: &Interrupts) -> Interrupts {
         let kept: Vec<usize> = (0..self.cpus.len()).filter(|&i| earlier.cpus.contains(&self.cpus[i])).collect();
         let rows = self.rows.iter().map(|now| {
@@ -141,7 +142,7 @@ impl Interrupts {
                 let now = *now.counts.get(i)?;
                 match before {
                     None => Some(now),
-                    // The counters are the kernel's unsigned ints: they wrap at 2³².
+                    // The kernel's counters are unsigned ints, which wrap at 2³².
                     Some(b) => {
                         let column = earlier.cpus.iter().position(|&c| c == self.cpus[i])?;
                         let then = *b.counts.get(column)?;
@@ -162,12 +163,12 @@ impl Interrupts {
 /// Allowed and effective CPUs of an interrupt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Affinity {
-    /// The CPUs that it may go to (smp_affinity_list).
+    /// CPUs that may receive it (smp_affinity_list).
     pub allowed: Option<Vec<u32>>,
-    /// The CPUs to which it is delivered at present (effective_affinity_list).
+    /// CPUs that currently receive it (effective_affinity_list).
     pub effective: Option<Vec<u32>>,
-    /// Whether root can change it. `Some(false)`: the kernel manages the affinity, as drivers request
-    /// with one queue per CPU; `None`: unknown with these privileges.
+    /// Whether root can change it. `Some(false)`: the kernel manages the affinity, which drivers request with one queue
+    /// per CPU; `None`: unknown with these privileges.
     pub movable: Option<bool>,
 }
 
@@ -178,14 +179,14 @@ pub fn affinity(irq: u32) -> Affinity {
 pub(super) fn affinity_in(root: &Path, irq: u32) -> Affinity {
     let list = |name: &str| parse_list(&files::text(root, format!("proc/irq/{irq}/{name}"))?).ok();
     let allowed = list("smp_affinity_list");
-    // An interrupt that was never started has no effective CPU; kernels without the file deliver to the allowed CPUs.
+    // An interrupt that was never started has no effective CPU. Kernels without the file deliver to the allowed CPUs.
     let effective = list("effective_affinity_list").filter(|cpus| !cpus.is_empty()).or_else(|| allowed.clone());
     Affinity { allowed, effective, movable: movable(&root.join(format!("proc/irq/{irq}/smp_affinity_list"))) }
 }
 
-/// Recent kernels remove the write permission from the file of a managed interrupt. Older ones show it writable and refuse.
-/// To distinguish them, an invalid list is written, which they parse only after that check (EINVAL: it could be set;
-/// EPERM, before 6.11 EIO: it could not). Neither changes anything.
+/// Recent kernels make a managed interrupt's file read-only. Older ones show it as writable and reject writes. To
+/// distinguish them, an invalid list is written, which the kernel parses only after that check: EINVAL means that it
+/// could be set; EPERM (EIO before 6.11) that it could not. Neither changes anything.
 fn movable(file: &Path) -> Option<bool> {
     if fs::metadata(file).ok()?.permissions().mode() & 0o200 == 0 {
         return Some(false);

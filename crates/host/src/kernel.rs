@@ -1,4 +1,4 @@
-//! The kernel: its release, and the settings that limit programs.
+//! The kernel's release, and settings that restrict programs.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use super::files::{self, ROOT};
 
-/// A kernel's version, to be compared.
+/// A kernel version for comparisons.
 pub type Version = (u32, u32, u32);
 
-/// As `uname -r` gives it.
+/// Release as printed by `uname -r`.
 pub fn release() -> Option<String> {
     files::text(Path::new(ROOT), "proc/sys/kernel/osrelease")
 }
@@ -18,14 +18,14 @@ pub fn version() -> Option<Version> {
     parse_version(&release()?)
 }
 
-/// For `6.18.44-fc`, `6.1.0-13-amd64`, `7.2-rc1`: the leading numbers; a missing patch level is 0.
+/// Leading numbers of `6.18.44-fc`, `6.1.0-13-amd64`, `7.2-rc1`; a missing patch level is 0.
 pub(crate) fn parse_version(release: &str) -> Option<Version> {
     let digits =
         |s: &str| -> Option<u32> { s[..s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len())].parse().ok() };
     let mut parts = release.splitn(3, '.');
     let (major, minor) = (digits(parts.next()?)?, parts.next()?);
     let patch = match parts.next() {
-        // `7.2-rc1.x` has no patch level, whatever comes after the suffix.
+        // `7.2-rc1.x` has no patch level, whatever follows the suffix.
         Some(patch) if minor.bytes().all(|b| b.is_ascii_digit()) => digits(patch)?,
         _ => 0,
     };
@@ -36,19 +36,19 @@ pub(crate) fn hostname() -> Option<String> {
     files::text(Path::new(ROOT), "proc/sys/kernel/hostname")
 }
 
-/// Whether the kernel has its own type information for BPF programs (CONFIG_DEBUG_INFO_BTF) and this process can read it.
+/// Whether the kernel has BTF (CONFIG_DEBUG_INFO_BTF) that this process can read.
 pub fn btf() -> bool {
-    // BTF_MAGIC, in this machine's order of bytes.
+    // BTF_MAGIC in this machine's byte order.
     let mut magic = [0; 2];
     let read = File::open("/sys/kernel/btf/vmlinux").and_then(|mut file| file.read_exact(&mut magic));
     read.is_ok() && u16::from_ne_bytes(magic) == 0xeb9f
 }
 
-/// Whether /proc/kallsyms shows this process real addresses (kernel.kptr_restrict hides them as zeros); `None` without
-/// the file.
+/// Whether /proc/kallsyms shows real addresses to this process (kernel.kptr_restrict shows zeros); `None` without the
+/// file.
 pub fn kallsyms() -> Option<bool> {
     let mut head = Vec::new();
-    // The first symbols of older kernels are per-CPU offsets from 0: some more have to be read.
+    // In older kernels the first symbols are per-CPU offsets from 0, so more symbols are read.
     File::open("/proc/kallsyms").ok()?.take(64 << 10).read_to_end(&mut head).ok()?;
     shows_addresses(&String::from_utf8_lossy(&head))
 }
@@ -59,19 +59,19 @@ fn shows_addresses(kallsyms: &str) -> Option<bool> {
     Some(addresses.any(|a| a.bytes().any(|b| b != b'0')))
 }
 
-/// Settings under /proc/sys; `None`: this kernel does not have it, or it is unreadable.
+/// Settings in /proc/sys; `None` if the kernel lacks one or it is unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// 0: all processes may create a ring; 1: CAP_SYS_ADMIN or the group; 2: none. Since 6.6.
+    /// Who may create rings: 0 all processes; 1 those with CAP_SYS_ADMIN or in the group; 2 none. Since 6.6.
     pub io_uring_disabled: Option<u32>,
-    /// The group for 1; -1: none.
+    /// The group for value 1; -1: none.
     pub io_uring_group: Option<i64>,
-    /// 0: addresses for all processes that may see them; 1: with CAP_SYSLOG; 2: none.
+    /// Who may see addresses: 0 all processes with access to the file; 1 those with CAP_SYSLOG; 2 none.
     pub kptr_restrict: Option<u32>,
-    /// 0: all processes may load simple programs; 1: only with CAP_BPF, until reboot; 2: the same, changeable.
+    /// Who may load simple programs: 0 all processes; 1 those with CAP_BPF, until reboot; 2 the same, but changeable.
     pub unprivileged_bpf_disabled: Option<u32>,
     pub perf_event_paranoid: Option<i32>,
-    /// Native aio requests that all processes may have, and have.
+    /// Limit and current number of native aio requests over all processes.
     pub aio_max_nr: Option<u64>,
     pub aio_nr: Option<u64>,
 }

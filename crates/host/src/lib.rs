@@ -51,9 +51,9 @@ use std::path::Path;
 use iotrail_base::error::Result;
 use iotrail_schema::measurement::Host;
 
-/// The host as in a measurement, with the target of the load.
+/// The host in the record's form, with the load's target.
 ///
-/// Errors: the target is missing (wrong input); sysfs is not readable (machine).
+/// Fails with a usage error if the target does not exist, or a machine error if sysfs is unreadable.
 pub fn facts(target: Option<&Path>) -> Result<Host> {
     let unknown = || "unknown".to_owned();
     Ok(Host {
@@ -76,7 +76,7 @@ mod tests {
     fn the_machine_that_runs_this_has_a_release_and_cpus() {
         let host = facts(Some(Path::new("/proc/self/exe"))).unwrap();
         assert!(kernel::parse_version(&host.kernel).is_some(), "{}", host.kernel);
-        // This process may be bound to fewer.
+        // This process may be bound to fewer CPUs.
         assert!(host.cpus as usize >= std::thread::available_parallelism().unwrap().get(), "{}", host.cpus);
         let target = host.target.unwrap();
         assert!(target.path.starts_with('/') && target.filesystem.is_some(), "{target:?}");

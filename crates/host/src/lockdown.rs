@@ -1,4 +1,4 @@
-//! Kernel lockdown, from its file or, without securityfs, from operations that lockdown forbids.
+//! Kernel lockdown, from its file, or without securityfs from operations that lockdown forbids.
 
 use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use super::files::{self, ROOT};
 /// The mode and the evidence for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lockdown {
-    /// `none`, `integrity`, `confidentiality`; `None`: not known.
+    /// `none`, `integrity` or `confidentiality`; `None` if unknown.
     pub mode: Option<String>,
     /// The evidence, as text.
     pub how: String,
@@ -25,7 +25,7 @@ pub fn detect() -> Lockdown {
     by_effects(pci_configuration_locked(Path::new("/proc/bus/pci")), register_samples_locked())
 }
 
-/// The bracketed one of `none [integrity] confidentiality`.
+/// The bracketed mode in `none [integrity] confidentiality`.
 fn in_file(text: &str) -> Option<String> {
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
@@ -41,15 +41,15 @@ fn by_effects(integrity: Option<bool>, confidentiality: Option<bool>) -> Lockdow
     Lockdown { mode: mode.map(str::to_owned), how: how.into() }
 }
 
-/// Lockdown (integrity and above) refuses every ioctl on /proc/bus/pci/*/* before it examines it, for all users
-/// (`proc_bus_pci_ioctl`, since 5.4). Without lockdown, the ioctl used here returns the number of the bus's PCI domain and
-/// changes nothing.
+/// Lockdown (integrity and above) rejects any ioctl on /proc/bus/pci/*/* before checking it, for all users
+/// (`proc_bus_pci_ioctl`, since 5.4). Without lockdown, the ioctl used here returns the PCI domain number and changes
+/// nothing.
 fn pci_configuration_locked(buses: &Path) -> Option<bool> {
     const PCIIOC_CONTROLLER: Opcode = (b'P' as Opcode) << 24 | (b'C' as Opcode) << 16 | (b'I' as Opcode) << 8;
     let bus = files::entries(buses, "").into_iter().find(|e| buses.join(e).is_dir())?;
     let device = files::entries(buses, &bus).into_iter().next()?;
     let file = File::open(buses.join(bus).join(device)).ok()?;
-    // SAFETY: this request takes no argument and writes no memory.
+    // SAFETY: the request takes no argument and writes no memory.
     match unsafe { ioctl::ioctl(file, NoArg::<PCIIOC_CONTROLLER>::new()) } {
         Ok(()) => Some(false),
         Err(Errno::PERM) => Some(true),
@@ -57,8 +57,9 @@ fn pci_configuration_locked(buses: &Path) -> Option<bool> {
     }
 }
 
-/// Lockdown (confidentiality) refuses a perf event that samples registers at interrupts (`LOCKDOWN_PERF`, since 5.4). The
-/// same event without them has to be allowed for a conclusion: perf_event_paranoid and seccomp also refuse.
+/// Lockdown (confidentiality) rejects a perf event that samples registers at interrupts (`LOCKDOWN_PERF`, since 5.4).
+/// The result is only conclusive if the same event without registers is allowed: perf_event_paranoid and seccomp may
+/// also reject it.
 fn register_samples_locked() -> Option<bool> {
     const PERF_SAMPLE_REGS_INTR: u64 = 1 << 18;
     perf_event(0).ok()?;
@@ -69,9 +70,10 @@ fn register_samples_locked() -> Option<bool> {
     }
 }
 
-/// A disabled task-clock event of this thread, user mode only.
+/// Opens a disabled user-mode task-clock event on this thread.
 fn perf_event(sample_type: u64) -> std::io::Result<OwnedFd> {
-    // struct perf_event_attr of version 4 (Linux 3.19), the first with sample_regs_intr; the size makes it known to newer kernels.
+    // struct perf_event_attr version 4 (Linux 3.19), the first with sample_regs_intr. Newer kernels recognise it by
+    // its size.
     #[repr(C)]
     #[derive(Default)]
     struct Attributes {
@@ -108,14 +110,14 @@ fn perf_event(sample_type: u64) -> std::io::Result<OwnedFd> {
         sample_regs_intr: u64::from(sample_type != 0),
         ..Default::default()
     };
-    // SAFETY: the kernel reads `size` bytes of the structure during the call and writes none but its size field on E2BIG,
-    // which is why it would need to be mutable only then: a size of a published version is never too big.
+    // SAFETY: the kernel reads `size` bytes during the call. It would write the size field only on E2BIG, which a
+    // published size never causes.
     let fd =
         unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC) };
     if fd < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just created this descriptor for this process, and it has no other owner.
+    // SAFETY: the kernel has just created this descriptor; nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 

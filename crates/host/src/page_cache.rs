@@ -1,7 +1,7 @@
-//! The share of a file in the page cache, without touching the file.
+//! Share of a file in the page cache, determined without touching the file.
 //!
-//! Cost: at most some milliseconds. Above [`WHOLE`] bytes, [`WINDOWS`] evenly spread windows are sampled, each as
-//! large as fits into [`WHOLE`]: a contiguous cached range is then known to about one part in [`WINDOWS`].
+//! Cost: at most some milliseconds. Above [`WHOLE`] bytes, [`WINDOWS`] evenly spaced windows with a total of [`WHOLE`]
+//! bytes are checked. A contiguous cached range is then known to about one part in [`WINDOWS`].
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -16,31 +16,32 @@ use iotrail_base::mapping::Mapping;
 const WHOLE: u64 = 1 << 30;
 const WINDOWS: u64 = 64;
 
-/// Shares of the checked part, 0 to 1.
+/// Shares of the checked part, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cached {
     pub resident: f64,
-    /// Changed and not yet on the device; `None` before Linux 6.5.
+    /// Modified but not yet written to the device; `None` before Linux 6.5.
     pub dirty: Option<f64>,
 }
 
-/// An open file, of which the first `bytes` are checked.
+/// An open file whose first `bytes` are checked.
 pub struct Cache {
     file: File,
     bytes: u64,
 }
 
 impl Cache {
-    /// `bytes`: the used part; `None`: all. Returns `None` if it cannot be opened or is empty.
+    /// `bytes`: the part in use; `None`: all. Returns `None` if the file cannot be opened or is empty.
     pub fn of(path: &Path, bytes: Option<u64>) -> Option<Self> {
         let mut file = File::open(path).ok()?;
-        // Also for a device, whose metadata has no length.
+        // Also works for a device, whose metadata has no length.
         let all = file.seek(SeekFrom::End(0)).ok()?;
         let bytes = bytes.map_or(all, |b| b.min(all));
         (bytes > 0).then_some(Self { file, bytes })
     }
 
-    /// `None`: only the owner and users with write permission may see them (since Linux 5.2, and with cachestat since 6.14).
+    /// `None` without permission: only the owner and users with write access may see it (since Linux 5.2, with
+    /// cachestat since 6.14).
     pub fn look(&self) -> Option<Cached> {
         let page = rustix::param::page_size() as u64;
         let (mut pages, mut resident, mut dirty) = (0, 0, Some(0));
@@ -63,7 +64,7 @@ struct Pages {
     dirty: Option<u64>,
 }
 
-/// Offsets (of whole pages) and lengths.
+/// Page-aligned offsets and lengths of the windows.
 fn windows(bytes: u64, page: u64) -> Vec<(u64, u64)> {
     if bytes <= WHOLE {
         return vec![(0, bytes)];
@@ -73,18 +74,19 @@ fn windows(bytes: u64, page: u64) -> Vec<(u64, u64)> {
     (0..WINDOWS).map(|n| (n * step / page * page, length)).collect()
 }
 
-/// cachestat(2), Linux 6.5; the same number on every architecture.
+/// cachestat(2), Linux 6.5; has the same number on all architectures.
 fn cachestat(file: &File, offset: u64, length: u64) -> Option<Pages> {
     const NUMBER: libc::c_long = 451;
     let range = [offset, length];
-    // Pages: cached, dirty, under writeback, evicted, recently evicted.
+    // Numbers of pages: cached, dirty, under writeback, evicted, recently evicted.
     let mut counts = [0u64; 5];
-    // SAFETY: a live descriptor and two live structures of linux/mman.h (cachestat_range, cachestat), which consist of u64.
+    // SAFETY: a live descriptor and two live structures from linux/mman.h (cachestat_range, cachestat), which consist
+    // of u64.
     let done = unsafe { libc::syscall(NUMBER, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) };
     (done == 0).then(|| Pages { resident: counts[0], dirty: Some(counts[1] + counts[2]) })
 }
 
-/// Without permission mincore(2) reports that everything is resident, so it is used only with permission.
+/// Used only with permission; without it mincore(2) reports all pages as resident.
 fn mincore(file: &File, offset: u64, length: u64, page: u64) -> Option<u64> {
     let uid = rustix::process::geteuid().as_raw();
     if uid != 0 && file.metadata().ok()?.uid() != uid {
@@ -92,7 +94,7 @@ fn mincore(file: &File, offset: u64, length: u64, page: u64) -> Option<u64> {
     }
     let map = Mapping::shared(file, offset, usize::try_from(length).ok()?, ProtFlags::READ).ok()?;
     let mut pages = vec![0u8; length.div_ceil(page) as usize];
-    // SAFETY: a live mapping, which is not read, and a byte per page.
+    // SAFETY: a live mapping, which is not read, and one byte per page.
     let done = unsafe { libc::mincore(map.base().as_ptr().cast(), map.bytes(), pages.as_mut_ptr()) };
     (done == 0).then(|| pages.iter().filter(|p| **p & 1 != 0).count() as u64)
 }
@@ -110,7 +112,7 @@ mod tests {
         let cache = Cache::of(&path, None).unwrap();
         assert_eq!(cache.look().unwrap().resident, 1.0);
         assert_eq!(mincore(&cache.file, 0, 1 << 20, 4096), Some(256));
-        // A part that is not a whole number of pages.
+        // A part that is not a multiple of the page size.
         assert_eq!(Cache::of(&path, Some(5000)).unwrap().look().unwrap().resident, 1.0);
         let empty = dir.path().join("empty");
         File::create(&empty).unwrap();

@@ -1,4 +1,4 @@
-//! A function on the PCI bus: its class, its current user, and its path to memory.
+//! A PCI function: its class, current user, and IOMMU.
 
 use std::fmt;
 use std::fs;
@@ -40,29 +40,29 @@ impl fmt::Display for Address {
     }
 }
 
-/// Address translation of a function.
+/// IOMMU state of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Iommu {
-    /// Number of its group.
+    /// IOMMU group number.
     pub group: u32,
-    /// `identity`: physical addresses; `DMA` and others: through page tables.
+    /// `identity`: physical addresses; `DMA` and others: page tables.
     pub kind: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
     pub class: Option<u32>,
-    /// The kernel driver that is bound to it; `None`: none.
+    /// Kernel driver bound to the function; `None` if there is none.
     pub driver: Option<String>,
-    /// `None`: no IOMMU is in use for it.
+    /// `None` if no IOMMU is in use for the function.
     pub iommu: Option<Iommu>,
-    /// Its disks (`nvme0n1`), if a driver has created any.
+    /// Disks (`nvme0n1`) that a driver has created for it.
     pub disks: Vec<String>,
-    /// A user of one of them: `nvme0n1: mounted at /srv`.
+    /// Current user of one of the disks: `nvme0n1: mounted at /srv`.
     pub user: Option<String>,
 }
 
-/// The directory of a function in sysfs.
+/// sysfs directory of a function.
 pub fn folder(address: &Address) -> PathBuf {
     folder_in(Path::new(ROOT), address)
 }
@@ -71,7 +71,7 @@ fn folder_in(root: &Path, address: &Address) -> PathBuf {
     root.join("sys/bus/pci/devices").join(&address.0)
 }
 
-/// `None`: there is no such function.
+/// `None` if there is no such function.
 pub fn function(address: &Address) -> Option<Function> {
     function_in(Path::new(ROOT), address)
 }
@@ -91,7 +91,7 @@ fn function_in(root: &Path, address: &Address) -> Option<Function> {
     Some(Function { class, driver: files::link_name(&dir.join("driver")), iommu, disks, user })
 }
 
-/// All NVMe controllers, by their addresses.
+/// All NVMe controllers with their addresses.
 pub fn nvme_controllers() -> Vec<(Address, Function)> {
     let all = files::entries(Path::new(ROOT), "sys/bus/pci/devices");
     let addresses = all.iter().filter_map(|name| name.parse::<Address>().ok());

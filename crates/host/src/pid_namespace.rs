@@ -1,20 +1,20 @@
-//! PID namespaces: that of this process, and that of /proc. Only a BPF program knows the kernel's own process IDs: see
+//! PID namespaces of this process and of /proc. Only a BPF program can determine IDs in the initial namespace: see
 //! `probe::numbers`.
 
 use super::procfs::Status;
 
-/// The initial PID namespace's inode (PROC_PID_INIT_INO, include/linux/proc_ns.h).
+/// Inode of the initial PID namespace (PROC_PID_INIT_INO, include/linux/proc_ns.h).
 const INITIAL: &str = "pid:[4026531836]";
 
 /// The namespace of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// In the initial namespace, with its /proc: all numbers are the kernel's own.
+    /// The initial namespace, with its own /proc: all IDs are the kernel's.
     Initial,
-    /// A nested one, as in a container, or /proc does not report it.
+    /// A nested namespace, as in a container, or /proc does not show which.
     Other {
-        /// Number of levels by which /proc's namespace is further out; 0: this process's. `None`: no /proc that shows this process
-        /// is mounted.
+        /// Number of levels by which /proc's namespace is further out; 0: it is this process's. `None` if no mounted
+        /// /proc shows this process.
         proc_outwards: Option<u32>,
     },
 }
@@ -34,7 +34,7 @@ impl Standing {
     }
 }
 
-/// `numbers`: how many /proc gives this process, from its own namespace inwards to ours.
+/// `numbers`: how many IDs /proc lists for this process, from its own namespace inwards to this process's.
 fn decide(in_the_initial: bool, numbers: Option<usize>) -> Standing {
     match (in_the_initial, numbers) {
         (true, _) => Standing::Initial,
@@ -42,7 +42,7 @@ fn decide(in_the_initial: bool, numbers: Option<usize>) -> Standing {
     }
 }
 
-/// The number of this process in /proc; `None`: /proc does not show it.
+/// PID of this process in /proc; `None` if /proc does not show it.
 pub fn own_number_in_proc() -> Option<u32> {
     std::fs::read_link("/proc/self").ok()?.to_str()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Permissions of this process: identity, capabilities, system-call filter, memory lock limit.
+//! Privileges of this process: identity, capabilities, seccomp filter, locked memory limit.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use rustix::process::Resource;
 use super::files::{self, ROOT};
 use super::limits;
 
-/// A capability that iotrail needs; the number is its bit (linux/capability.h).
+/// A capability that iotrail needs, numbered by its bit (linux/capability.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
     IpcLock = 14,
@@ -43,7 +43,7 @@ impl Capability {
     }
 }
 
-/// How system calls of this process are filtered.
+/// Seccomp mode of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seccomp {
     Off,
@@ -51,18 +51,18 @@ pub enum Seccomp {
     Filter,
 }
 
-/// From /proc/self/status and getrlimit; `None`: unreadable.
+/// From /proc/self/status and getrlimit(2); `None` if unreadable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Privileges {
     pub euid: u32,
-    /// Effective capabilities, one bit each.
+    /// Effective capabilities as a bit mask.
     pub effective: Option<u64>,
     pub seccomp: Option<Seccomp>,
-    /// Set: a program that this process starts gains no privileges (sudo and file capabilities have no effect).
+    /// If set, programs started by this process gain no privileges: sudo and file capabilities have no effect.
     pub no_new_privileges: Option<bool>,
-    /// `false`: in a nested user namespace, where capabilities apply only to its own resources.
+    /// `false` in a nested user namespace, where capabilities only apply to the namespace's own resources.
     pub initial_namespace: Option<bool>,
-    /// Soft and hard limit on locked memory; `None` in one of them: unlimited.
+    /// Soft and hard limit of locked memory; an inner `None` means unlimited.
     pub memlock_bytes: Option<(Option<u64>, Option<u64>)>,
 }
 
@@ -98,8 +98,8 @@ impl Privileges {
         }
     }
 
-    /// Whether the capability is effective for the machine, as BPF, io_uring's setting and locked memory require;
-    /// `None`: unreadable.
+    /// Whether the capability is effective in the initial user namespace, as BPF, io_uring's setting and locked memory
+    /// require; `None` if unreadable.
     pub fn has(&self, capability: Capability) -> Option<bool> {
         let held = self.effective? & (1 << capability as u32) != 0;
         Some(held && self.initial_namespace != Some(false))
@@ -113,7 +113,7 @@ pub fn may_watch() -> bool {
     has(Capability::SysAdmin) || has(Capability::Bpf) && has(Capability::Perfmon)
 }
 
-/// The initial user namespace maps all 2³² − 1 ids to themselves; no other can.
+/// Only the initial user namespace maps all 2³² − 1 IDs to themselves.
 fn maps_everyone(uid_map: &str) -> bool {
     uid_map.split_whitespace().eq(["0", "0", "4294967295"])
 }

@@ -1,10 +1,10 @@
-//! Parsers of the files of /proc that iotrail reads; `None` if they do not have the expected form.
+//! Parsers for the files in /proc that iotrail reads. They return `None` for an unexpected format.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// /proc/PID/stat or /proc/TGID/task/TID/stat (proc_pid_stat(5)). Times of a process include all its threads, ended ones and
-/// io_uring's helpers.
+/// /proc/PID/stat or /proc/TGID/task/TID/stat (proc_pid_stat(5)). Times of a process include all its threads, exited
+/// ones and io_uring's kernel threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stat {
     pub comm: String,
@@ -13,11 +13,11 @@ pub struct Stat {
     /// In ticks: see [`ticks_to_ns`].
     pub user_ticks: u64,
     pub system_ticks: u64,
-    /// User and system time of reaped children and of those that they reaped, in ticks.
+    /// User and system time of reaped children, including the children that those have reaped, in ticks.
     pub reaped_ticks: u64,
-    /// Since boot; distinguishes a process from a later one with the same ID.
+    /// Start time since boot; distinguishes a process from a later one with the same ID.
     pub start_ticks: u64,
-    /// It ran there last.
+    /// CPU on which it last ran.
     pub cpu: u32,
 }
 
@@ -26,10 +26,10 @@ const KERNEL_THREAD: u32 = 0x0020_0000;
 
 impl Stat {
     pub fn parse(text: &str) -> Option<Stat> {
-        // The name may hold anything, brackets and spaces included.
+        // The name may contain any characters, including parentheses and spaces.
         let (open, close) = (text.find('(')?, text.rfind(')')?);
         let rest: Vec<&str> = text.get(close + 1..)?.split_whitespace().collect();
-        // proc_pid_stat(5) counts from 1, and the first of `rest` is its third.
+        // proc_pid_stat(5) numbers fields from 1, and `rest` begins with field 3.
         let field = |n: usize| rest.get(n - 3).copied();
         Some(Stat {
             comm: text.get(open + 1..close)?.to_owned(),
@@ -51,7 +51,7 @@ impl Stat {
         Self::parse(&text(format!("/proc/{tgid}/task/{tid}/stat"))?)
     }
 
-    /// A zombie: it has exited and has not been reaped, so it uses nothing.
+    /// Whether it is a zombie: it has exited, was not waited for, and so uses nothing.
     pub(crate) fn is_zombie(&self) -> bool {
         self.state == 'Z'
     }
@@ -65,7 +65,7 @@ impl Stat {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub tgid: u32,
-    /// Its IDs, from the PID namespace of this /proc inwards to its own.
+    /// IDs from /proc's PID namespace inwards to the process's own.
     pub numbers: Vec<u32>,
     /// Voluntary context switches.
     pub voluntary_switches: Option<u64>,
@@ -85,18 +85,19 @@ impl Status {
         Some(Status { tgid, numbers, voluntary_switches })
     }
 
-    /// Status of any thread by its TID.
+    /// Status of any thread, by TID.
     pub fn of(tid: u32) -> Option<Status> {
         Self::parse(&text(format!("/proc/{tid}/status"))?)
     }
 }
 
-/// Whether /proc shows this process: it is mounted, and not that of a PID namespace that this process is not in.
+/// Whether /proc is mounted and shows this process: it may belong to a PID namespace that does not contain this
+/// process.
 pub fn is_mounted() -> bool {
     std::path::Path::new("/proc/self/stat").exists()
 }
 
-/// Time on a CPU and time waiting for one, exact to the scheduler's clock.
+/// Time on a CPU and time waiting for a CPU, with the scheduler's precision.
 pub fn schedstat(tgid: u32, tid: u32) -> Option<[u64; 2]> {
     let text = text(format!("/proc/{tgid}/task/{tid}/schedstat"))?;
     let mut numbers = text.split_whitespace().map(|n| n.parse().ok());
@@ -112,17 +113,17 @@ pub fn comm(tgid: u32, tid: u32) -> Option<String> {
     text(format!("/proc/{tgid}/task/{tid}/comm")).map(|name| name.trim_end().to_owned())
 }
 
-/// A process's current threads; empty if it has exited.
+/// TIDs of a process's current threads; empty if it has exited.
 pub fn threads(tgid: u32) -> Vec<u32> {
     numbers(format!("/proc/{tgid}/task"))
 }
 
-/// All processes now.
+/// PIDs of all current processes.
 pub fn processes() -> Vec<u32> {
     numbers("/proc")
 }
 
-/// The current children of a process's threads. Needs CONFIG_PROC_CHILDREN; empty without.
+/// Current children of a process's threads; empty without CONFIG_PROC_CHILDREN.
 pub fn children(tgid: u32, threads: &[u32]) -> Vec<u32> {
     let of = |tid| text(format!("/proc/{tgid}/task/{tid}/children")).unwrap_or_default();
     threads.iter().flat_map(|tid| list(&of(tid))).collect()
@@ -138,23 +139,23 @@ pub fn numbers(folder: impl Into<PathBuf>) -> Vec<u32> {
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// A complete file; names in it may contain any bytes.
+/// Contents of a file as text; names in it may contain any bytes.
 pub fn text(path: impl Into<PathBuf>) -> Option<String> {
     fs::read(path.into()).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Converts ticks (USER_HZ), the unit of times in /proc.
+/// Converts ticks (USER_HZ), the unit of time in /proc, to ns.
 pub fn ticks_to_ns(ticks: u64) -> u64 {
     ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second())
 }
 
-/// All current descendants of `tgid`, nearest first, by /proc's IDs.
+/// All current descendants of `tgid` by /proc's IDs, nearest first.
 pub fn descendants(tgid: u32) -> Vec<u32> {
     let mut found = vec![];
     let mut open = vec![tgid];
     while let Some(parent) = open.pop() {
         for child in children(parent, &threads(parent)) {
-            // IDs can be reused during the search: each process is visited only once.
+            // IDs can be reused during the search, so each process is visited only once.
             if child != tgid && !found.contains(&child) {
                 found.push(child);
                 open.push(child);

@@ -1,9 +1,10 @@
-//! The reasons of a refused interface as text: one errno has several causes, which the machine's settings distinguish.
+//! Explains why the kernel rejected an interface. One errno has several causes, which settings of the machine
+//! distinguish.
 
 use super::kernel::{self, Settings, Version};
 use super::privileges::{Capability, Privileges, Seccomp};
 
-/// A refusal as text for the user.
+/// A rejection as text for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub why: String,
@@ -16,7 +17,7 @@ impl Refusal {
     }
 }
 
-/// Facts that distinguish causes.
+/// Facts that distinguish the causes.
 #[derive(Debug, Clone)]
 pub struct Circumstances {
     pub version: Option<Version>,
@@ -33,8 +34,8 @@ impl Circumstances {
         self.version.is_some_and(|v| v < version)
     }
 
-    /// Rings were charged to RLIMIT_MEMLOCK until 5.12 charged them to the memory cgroup, and again since 6.14, which made them
-    /// regions.
+    /// Rings counted as locked memory (RLIMIT_MEMLOCK) before 5.12, which charges them to the memory cgroup, and again
+    /// since 6.14, in which rings are regions.
     fn rings_are_locked_memory(&self) -> bool {
         let charged = self.version.is_some_and(|v| !((5, 12, 0)..(6, 14, 0)).contains(&v));
         charged && self.privileges.has(Capability::IpcLock) != Some(true)
@@ -44,7 +45,7 @@ impl Circumstances {
         matches!(self.privileges.seccomp, Some(Seccomp::Filter | Seccomp::Strict))
     }
 
-    /// io_uring_setup refused a plain ring.
+    /// io_uring_setup rejected a plain ring.
     pub fn ring(&self, errno: i32) -> Refusal {
         let filter = || {
             Refusal::new(
@@ -56,7 +57,7 @@ impl Circumstances {
             libc::ENOSYS if self.older_than((5, 1, 0)) => {
                 Refusal::new("this kernel is older than io_uring", "Linux 5.1 or later; 6.1 for everything here")
             }
-            // From 6.6 on the setting exists if io_uring is built in: then a filter hides it.
+            // Since 6.6 the setting exists if io_uring is built in, so a filter must have rejected the call.
             libc::ENOSYS
                 if self.filtered() && (self.settings.io_uring_disabled.is_some() || self.older_than((6, 6, 0))) =>
             {
@@ -103,7 +104,7 @@ impl Circumstances {
         }
     }
 
-    /// A setup flag was refused although a plain ring was not. `since`: the first kernel that has it.
+    /// A setup flag was rejected although a plain ring was not. `since`: first kernel with the flag.
     pub(super) fn flag(&self, errno: i32, since: Version) -> Refusal {
         match errno {
             libc::EINVAL if self.older_than(since) => Refusal::new("this kernel does not have it", or_later(since)),
@@ -118,7 +119,7 @@ impl Circumstances {
         }
     }
 
-    /// io_uring_register refused.
+    /// io_uring_register rejected an operation.
     pub(super) fn register(&self, errno: i32, since: Version) -> Refusal {
         match errno {
             libc::EINVAL if self.older_than(since) => Refusal::new("this kernel does not have it", or_later(since)),
@@ -134,7 +135,7 @@ impl Circumstances {
         }
     }
 
-    /// io_setup, native aio.
+    /// io_setup (native aio) failed.
     pub(super) fn native_aio(&self, errno: i32) -> Refusal {
         match errno {
             libc::EAGAIN => {
@@ -160,7 +161,7 @@ impl Circumstances {
     }
 }
 
-/// `6.1` of (6, 1, 0).
+/// `6.1` for (6, 1, 0).
 pub(super) fn name((major, minor, _): Version) -> String {
     format!("{major}.{minor}")
 }
@@ -169,7 +170,7 @@ pub(super) fn or_later(since: Version) -> String {
     format!("Linux {} or later", name(since))
 }
 
-/// An unknown cause: the kernel's own text, after the object.
+/// Unknown cause: the kernel's error text.
 pub(super) fn unexplained(what: &str, errno: i32) -> Refusal {
     let cause = std::io::Error::from_raw_os_error(errno);
     Refusal::new(format!("{what}: {cause}"), "report this with the kernel's release")

@@ -1,11 +1,11 @@
-//! Whether this is a virtual machine, and its hypervisor.
+//! Detects whether this is a virtual machine, and which hypervisor runs it.
 
 use std::path::Path;
 
 use super::files::{self, ROOT};
 
-/// The hypervisor's name (`kvm`, `qemu` for its software emulation, `xen`, `vmware`, `hyperv`, …), `none` on bare
-/// metal, `None`: not known.
+/// Name of the hypervisor (`kvm`, `qemu` for pure emulation, `xen`, `vmware`, `hyperv`, …), `none` on bare metal,
+/// `None` if unknown.
 pub fn detect() -> Option<String> {
     match by_cpuid() {
         Some(answer) => Some(answer),
@@ -13,12 +13,12 @@ pub fn detect() -> Option<String> {
     }
 }
 
-/// Asks the processor: every hypervisor for x86 sets a bit and leaves its signature (Intel SDM, CPUID leaf 1, ECX
-/// bit 31; leaf 0x40000000 by convention). The answer is complete: without the bit it is bare metal.
+/// From the CPU: every x86 hypervisor sets a bit and provides its signature (Intel SDM, CPUID leaf 1, ECX bit 31; leaf
+/// 0x40000000 by convention). The result is conclusive: without the bit it is bare metal.
 #[cfg(target_arch = "x86_64")]
 fn by_cpuid() -> Option<String> {
     use std::arch::x86_64::__cpuid;
-    // SAFETY: every x86-64 processor has the instruction and leaf 1; 0x40000000 is read only where the bit is set.
+    // SAFETY: every x86-64 CPU has the instruction and leaf 1; 0x40000000 is used only if the bit is set.
     #[allow(unused_unsafe)] // A safe function from Rust 1.94 on.
     let (features, signature) = unsafe { (__cpuid(1), __cpuid(0x4000_0000)) };
     if features.ecx & (1 << 31) == 0 {
@@ -36,7 +36,7 @@ fn by_cpuid() -> Option<String> {
     None
 }
 
-/// The name for CPUID's twelve bytes; an unknown signature is returned unmodified.
+/// Name for CPUID's twelve-byte signature; an unknown signature is returned as-is.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 fn by_signature(bytes: &[u8]) -> String {
     let text: String = bytes.iter().filter(|b| b.is_ascii_graphic() || **b == b' ').map(|&b| b as char).collect();
@@ -55,7 +55,7 @@ fn by_signature(bytes: &[u8]) -> String {
     }
 }
 
-/// Evidence in files of firmware and kernel, for processors without CPUID.
+/// From files of firmware and kernel, for CPUs without CPUID.
 fn by_files(root: &Path) -> Option<String> {
     if let Some(kind) = files::text(root, "sys/hypervisor/type") {
         return Some(kind);
@@ -72,7 +72,7 @@ fn by_files(root: &Path) -> Option<String> {
         .iter()
         .filter_map(|f| files::text(root, format!("sys/class/dmi/id/{f}")))
         .collect();
-    // The strings that systemd-detect-virt uses. Firmware of a physical machine names its manufacturer: then it is bare metal.
+    // The strings that systemd-detect-virt checks. If the firmware names any other manufacturer, it is bare metal.
     const KNOWN: [(&str, &str); 8] = [
         ("KVM", "kvm"),
         ("Amazon EC2", "kvm"),
@@ -84,7 +84,7 @@ fn by_files(root: &Path) -> Option<String> {
         ("Hyper-V", "hyperv"),
     ];
     match KNOWN.iter().find(|(mark, _)| dmi.iter().any(|d| d.contains(mark))) {
-        // EC2's bare-metal instances have this suffix in their product name.
+        // Product names of EC2's bare-metal instances have this suffix.
         Some(_) if dmi.iter().any(|d| d.ends_with(".metal")) => Some("none".into()),
         Some((_, name)) => Some((*name).into()),
         None if dmi.is_empty() => by_device_tree(root),
@@ -92,8 +92,8 @@ fn by_files(root: &Path) -> Option<String> {
     }
 }
 
-/// A QEMU machine started without firmware has no DMI, but it has the device that passes its configuration. Its own processor
-/// (`-cpu max`), which exists only in software, names no maker: 0, which Arm reserves for software.
+/// A QEMU machine without firmware has no DMI, but a device that passes its configuration. QEMU's own CPU model (`-cpu
+/// max`), which exists only in emulation, has implementer 0, which Arm reserves for software.
 fn by_device_tree(root: &Path) -> Option<String> {
     let nodes = std::fs::read_dir(root.join("proc/device-tree")).ok()?.flatten();
     let is_qemus = nodes.into_iter().any(|node| node.file_name().to_string_lossy().starts_with("fw-cfg"));
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(by_files(Tree::new().root()), None);
         let t = Tree::new().file("proc/device-tree/hypervisor/compatible", "linux,kvm\0");
         assert_eq!(by_files(t.root()).as_deref(), Some("kvm"));
-        // arm64, -machine virt, a kernel without firmware.
+        // arm64 with -machine virt and a kernel booted without firmware.
         let direct = |maker: &str| {
             let t = Tree::new().file("proc/device-tree/fw-cfg@9020000/compatible", "qemu,fw-cfg-mmio\0");
             by_files(t.file("proc/cpuinfo", &format!("processor\t: 0\nCPU implementer\t: {maker}\n")).root())

@@ -1,22 +1,22 @@
-//! The interrupts of a disk's completions.
+//! Interrupts that complete a disk's I/O.
 
 use std::path::{Path, PathBuf};
 
 use crate::{files, irq};
 use iotrail_schema::measurement::TargetInterrupt;
 
-/// `dir`: the disk's directory in sysfs, links resolved. Empty if the device has no interrupts of its own (a network disk,
-/// a virtual one) or they are unreadable.
+/// `dir`: the disk's sysfs directory, with links resolved. Empty if the interrupts are unreadable, or the device has
+/// none of its own (network or virtual disk).
 pub(super) fn of(root: &Path, dir: &Path) -> Vec<TargetInterrupt> {
     let Ok(table) = irq::snapshot_in(root) else { return Vec::new() };
-    // A vector may be allocated and have no handler: nothing arrives there.
+    // An allocated vector may have no handler; then it receives no interrupts.
     let rows = table.rows.iter().filter_map(|row| Some((row.irq()?, row.name.as_str()))).filter(|(_, n)| !n.is_empty());
     let own: Vec<(u32, &str)> = match pci_function(root, dir) {
         Some(function) => {
             let vectors = vectors(&function);
             rows.filter(|(irq, _)| vectors.contains(irq)).collect()
         }
-        // Without PCI (virtio over MMIO, Xen's disks), handlers carry the name of the device.
+        // Without PCI (virtio over MMIO, Xen disks), handlers are named after the device.
         None => {
             let above = dir.ancestors().skip(1).take_while(|a| a.starts_with(root.join("sys/devices")));
             let names: Vec<&str> = above.filter_map(|a| a.file_name()?.to_str()).collect();
@@ -31,21 +31,21 @@ pub(super) fn of(root: &Path, dir: &Path) -> Vec<TargetInterrupt> {
         .collect()
 }
 
-/// The nearest PCI function above the disk. (Functions above it are bridges with their own interrupts.)
+/// The nearest PCI function above the disk. Functions further up are bridges with their own interrupts.
 fn pci_function(root: &Path, dir: &Path) -> Option<PathBuf> {
     let devices = root.join("sys/devices");
     let mut above = dir.ancestors().take_while(|a| a.starts_with(&devices));
     above.find(|a| files::link_name(&a.join("subsystem")).as_deref() == Some("pci")).map(Path::to_owned)
 }
 
-/// MSI vectors, or the line interrupt of a function that has none.
+/// MSI vectors, or the legacy interrupt of a function without MSI.
 fn vectors(function: &Path) -> Vec<u32> {
     let msi: Vec<u32> = files::entries(function, "msi_irqs").iter().filter_map(|n| n.parse().ok()).collect();
     if msi.is_empty() { files::number(function, "irq").into_iter().filter(|&n| n != 0).collect() } else { msi }
 }
 
-/// The interrupts of a device that complete I/O. Known exceptions: NVMe's `nvme0q0` is the admin queue; virtio names its
-/// configuration, control and event vectors. If none remains (one vector for all), all are kept.
+/// Selects the device's interrupts that complete I/O. Known exceptions: NVMe's `nvme0q0` is the admin queue; virtio has
+/// configuration, control and event vectors. If none remains, because one vector serves everything, all are kept.
 fn completing<'a>(own: &[(u32, &'a str)]) -> Vec<(u32, &'a str)> {
     let kept: Vec<_> =
         own.iter().filter(|(_, name)| name.split(", ").any(|action| !is_housekeeping(action))).copied().collect();
@@ -60,7 +60,7 @@ fn is_housekeeping(action: &str) -> bool {
         && action.split_once('-').is_some_and(|(_, of)| matches!(of, "config" | "control" | "event"))
 }
 
-/// Whether a handler belongs to one I/O queue: NVMe's `nvme0q3`, virtio_blk's `virtio1-req.0`.
+/// Whether a handler belongs to a single I/O queue: NVMe's `nvme0q3`, virtio_blk's `virtio1-req.0`.
 pub(super) fn is_queue(action: &str) -> bool {
     nvme_queue(action).is_some_and(|q| q > 0)
         || action.starts_with("virtio") && action.split_once("-req.").is_some_and(|(_, n)| n.parse::<u32>().is_ok())

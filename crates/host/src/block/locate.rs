@@ -1,4 +1,4 @@
-//! From a path to the physical disks under it.
+//! Finds the physical disks below a path.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -13,13 +13,14 @@ use iotrail_base::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A regular file or a directory, on a file system.
+    /// A regular file or directory on a file system.
     File,
     Block,
     Character,
 }
 
-/// A path as the kernel sees it; everything after this reads below a root and can be tested on a small tree.
+/// A path in the kernel's terms. Everything derived from it is read below a root directory, so that tests can use a
+/// small tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     /// Absolute, links resolved.
@@ -55,10 +56,9 @@ pub(super) fn place(path: &Path) -> Result<Place> {
 /// A whole disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WholeDisk {
-    /// As the user names it: `vda`, `nvme0n1`.
+    /// Name as users know it: `vda`, `nvme0n1`.
     pub name: String,
-    /// The sysfs directories of its queues: its own, or those of each controller's path if NVMe multipath
-    /// puts a head in front of them.
+    /// sysfs directories of its queues: its own, or with NVMe multipath those of each controller's path below the head.
     pub dirs: Vec<PathBuf>,
 }
 
@@ -66,13 +66,13 @@ pub(super) struct WholeDisk {
 pub(super) struct Below {
     pub filesystem: Option<String>,
     pub disks: Vec<WholeDisk>,
-    /// The devices whose queues take the path's requests: the disks, or devices above them with their own
-    /// request queue (a loop device, request-based device-mapper).
+    /// Devices whose queues receive the path's requests: the disks, or devices above them with a request queue of their
+    /// own (a loop device, request-based device-mapper).
     pub queues: Vec<WholeDisk>,
     pub layers: Vec<String>,
 }
 
-/// Loop devices and device-mapper tables can be stacked; deeper than this is a loop in the tree.
+/// Maximum depth of stacked loop devices and device-mapper tables. Beyond it, the tree contains a cycle.
 const DEEPEST: u32 = 16;
 
 pub(super) fn disks(root: &Path, place: &Place) -> Below {
@@ -85,11 +85,11 @@ pub(super) fn disks(root: &Path, place: &Place) -> Below {
     below
 }
 
-/// How far down the stack.
+/// Position in the device stack.
 #[derive(Debug, Clone, Copy, Default)]
 struct Depth {
     devices: u32,
-    /// A queue further up takes the requests; those of this device are that one's own.
+    /// A queue further up receives the requests; it issues the requests to this device itself.
     is_below_queue: bool,
 }
 
@@ -115,7 +115,7 @@ fn follow_place(root: &Path, place: &Place, below: &mut Below, depth: Depth) {
             if place.major != 0 {
                 follow_dev(root, place, below, depth);
             } else if let Some(mount) = mount.filter(|m| m.filesystem == "btrfs") {
-                // An anonymous st_dev: btrfs assigns one per subvolume. The disks are in btrfs's own sysfs directory.
+                // btrfs assigns an anonymous st_dev per subvolume. The disks are listed in its own sysfs directory.
                 for dir in btrfs_devices(root, &mount.source) {
                     follow_block(root, &dir, below, depth.down());
                 }
@@ -131,7 +131,7 @@ fn follow_dev(root: &Path, place: &Place, below: &mut Below, depth: Depth) {
     }
 }
 
-/// `dir`: a block device's directory in sysfs, links resolved.
+/// `dir`: sysfs directory of a block device, with links resolved.
 fn follow_block(root: &Path, dir: &Path, below: &mut Below, mut depth: Depth) {
     let Some(name) = dir.file_name().and_then(|n| n.to_str()).map(str::to_owned) else { return };
     if depth.devices > DEEPEST {
@@ -149,7 +149,7 @@ fn follow_block(root: &Path, dir: &Path, below: &mut Below, mut depth: Depth) {
         .filter_map(|s| fs::canonicalize(dir.join("slaves").join(s)).ok())
         .collect();
     if !slaves.is_empty() {
-        // Most of device-mapper and md forwards bios; a device with hardware queues creates requests itself.
+        // Most device-mapper and md devices forward bios. One with hardware queues creates requests itself.
         if !files::entries(dir, "mq").is_empty() {
             below.take_requests(dir, &name, &mut depth);
         }
@@ -184,8 +184,8 @@ impl Below {
     }
 }
 
-/// The paths of an NVMe multipath head: it is under its subsystem, and each of the subsystem's controllers has a
-/// hidden disk for the same namespace (`nvme0n1` → `nvme0c0n1`, `nvme0c1n1`).
+/// Paths of an NVMe multipath head. The head is below its subsystem, and each controller of the subsystem has a hidden
+/// disk for the same namespace (`nvme0n1` → `nvme0c0n1`, `nvme0c1n1`).
 fn multipath(dir: &Path, name: &str) -> Vec<PathBuf> {
     let Some(subsystem) = dir.parent() else { return Vec::new() };
     if !subsystem.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with("nvme-subsys")) {
@@ -210,14 +210,14 @@ fn multipath(dir: &Path, name: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The sysfs directories with the queues of the disk named `name`; empty if there is no such disk.
+/// sysfs directories with the queues of disk `name`; empty if there is no such disk.
 pub(crate) fn queue_folders(root: &Path, name: &str) -> Vec<PathBuf> {
     let Ok(dir) = fs::canonicalize(root.join("sys/block").join(name)) else { return Vec::new() };
     let paths = multipath(&dir, name);
     if paths.is_empty() { vec![dir] } else { paths }
 }
 
-/// The disk of an NVMe character device: `/dev/ng0n1` (a namespace) or `/dev/nvme0` (a controller).
+/// Disk of an NVMe character device: `/dev/ng0n1` (a namespace) or `/dev/nvme0` (a controller).
 fn nvme_generic(root: &Path, place: &Place) -> Option<WholeDisk> {
     let dir = fs::canonicalize(root.join(format!("sys/dev/char/{}:{}", place.major, place.minor))).ok()?;
     let name = dir.file_name()?.to_str()?.to_owned();
@@ -226,7 +226,7 @@ fn nvme_generic(root: &Path, place: &Place) -> Option<WholeDisk> {
     if numbered("ng") {
         let disk = name.replacen("ng", "nvme", 1);
         let block = dir.parent()?.join(&disk);
-        // A namespace with a command set that the block layer does not know has only a character device.
+        // A namespace whose command set the block layer does not support has only a character device.
         if !block.exists() {
             return Some(WholeDisk { name, dirs: vec![dir] });
         }
@@ -236,9 +236,9 @@ fn nvme_generic(root: &Path, place: &Place) -> Option<WholeDisk> {
     if numbered("nvme") { Some(WholeDisk { name, dirs: vec![dir] }) } else { None }
 }
 
-/// The directories of all devices of the btrfs that `source` belongs to.
+/// sysfs directories of all devices of the btrfs that contains `source`.
 fn btrfs_devices(root: &Path, source: &str) -> Vec<PathBuf> {
-    // /dev/mapper/x is a link to ../dm-0, which is the name that sysfs has.
+    // /dev/mapper/x is a symlink to ../dm-0, the name that sysfs uses.
     let Ok(real) = fs::canonicalize(files::below(root, source)) else { return Vec::new() };
     let Some(name) = real.file_name().and_then(|n| n.to_str()) else { return Vec::new() };
     let all = root.join("sys/fs/btrfs");
@@ -252,7 +252,8 @@ struct Mount {
     source: String,
 }
 
-/// The mount that `path` is on: the longest mount point above it; of several on one point, the last covers the others.
+/// The mount that contains `path`: the longest mount point above it. Of several mounts on one point, the last covers
+/// the others.
 fn mount_of(root: &Path, path: &Path) -> Option<Mount> {
     let text = files::text(root, "proc/self/mountinfo")?;
     let mut best: Option<(usize, Mount)> = None;
@@ -270,7 +271,7 @@ fn mount_of(root: &Path, path: &Path) -> Option<Mount> {
     best.map(|(_, mount)| mount)
 }
 
-/// The kernel writes white space and backslashes in a name as `\040`: three octal digits.
+/// Decodes the kernel's escapes of white space and backslashes in names: `\040`, three octal digits.
 pub(super) fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

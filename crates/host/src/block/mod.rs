@@ -1,7 +1,7 @@
-//! The device under a path: its driver, queues and scheduler, and the interrupts of its completions.
+//! The device below a path: driver, queues, scheduler, and the interrupts that complete its I/O.
 //!
-//! `locate` finds the disks, `queue` reads them, `interrupts` finds their vectors, `traffic` reads the bytes they moved, `usage`
-//! finds their current users.
+//! `locate` finds the disks, `queue` reads them, `interrupts` finds their vectors, `traffic` counts the bytes
+//! transferred, `usage` finds their current users.
 
 mod interrupts;
 mod locate;
@@ -20,30 +20,30 @@ use super::files::ROOT;
 use iotrail_base::error::Result;
 use iotrail_schema::measurement::Target;
 
-/// The devices under a path.
+/// The devices below a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Description {
     pub path: String,
     pub kind: Kind,
-    /// Type of the file system; `None` for a device.
+    /// File system type; `None` for a device.
     pub filesystem: Option<String>,
-    /// The physical disks; empty if the file is on none (tmpfs, network, overlay) or they cannot be found.
+    /// Physical disks; empty if there are none (tmpfs, network, overlay) or they cannot be found.
     pub disks: Vec<Disk>,
-    /// The devices that take the path's requests: the disks, or devices above them with their own queue (loop).
+    /// Devices that receive the path's requests: the disks, or devices above them with their own queue (loop).
     pub queues: Vec<Disk>,
     /// Block devices between the path and the disks, topmost first: partitions, device-mapper, md, loop.
     pub layers: Vec<String>,
 }
 
-/// The file's or device's target, in the form of a measurement. With several disks below (RAID, LVM), names are joined
-/// by `+`, queues are summed and interrupts listed together.
+/// The target of a file or device in the record's form. With several disks (RAID, LVM), names are joined by `+`, queues
+/// are summed and interrupts are listed together.
 ///
-/// Errors: the path is missing or inaccessible (usage error).
+/// Fails with a usage error if the path does not exist or is inaccessible.
 pub fn target(path: &Path) -> Result<Target> {
     describe(path).map(|d| d.target())
 }
 
-/// Reads the same target again: its disks may have been bound to their driver again, with different queues and interrupts.
+/// Reads the target again after its disks may have been rebound to their driver, with different queues and interrupts.
 pub(crate) fn again(root: &Path, target: &Target) -> Target {
     let read = |names: Option<&str>| -> Vec<Disk> {
         let names = names.into_iter().flat_map(|names| names.split('+'));
@@ -54,7 +54,7 @@ pub(crate) fn again(root: &Path, target: &Target) -> Target {
     of_disks(target.path.clone(), target.filesystem.clone(), &disks, &queues)
 }
 
-/// All sysfs data about the devices under `path`. Errors as for [`target`].
+/// Reads all sysfs data about the devices below `path`. Errors as in [`target`].
 pub fn describe(path: &Path) -> Result<Description> {
     let place = locate::place(path)?;
     Ok(describe_in(Path::new(ROOT), &place))
@@ -80,7 +80,7 @@ impl Description {
 
 fn of_disks(path: String, filesystem: Option<String>, disks: &[Disk], takers: &[Disk]) -> Target {
     let mut interrupts: Vec<_> = disks.iter().flat_map(|d| d.interrupts.iter().cloned()).collect();
-    // Two namespaces of one controller share its interrupts.
+    // Two namespaces of a controller share its interrupts.
     interrupts.sort_by_key(|i| i.irq);
     interrupts.dedup();
     let names = |of: &[Disk]| joined(of.iter().map(|d| Some(d.name.clone())), true);
@@ -99,7 +99,7 @@ fn of_disks(path: String, filesystem: Option<String>, disks: &[Disk], takers: &[
     }
 }
 
-/// All of them or none: a partial sum would look like a measurement.
+/// `None` if any value is missing: a partial sum would look like a measurement.
 fn summed(values: impl Iterator<Item = Option<u32>>) -> Option<u32> {
     let values: Vec<u32> = values.collect::<Option<_>>()?;
     if values.is_empty() { None } else { Some(values.iter().sum()) }

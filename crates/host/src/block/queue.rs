@@ -1,4 +1,4 @@
-//! One disk's driver, queues and scheduler.
+//! Driver, queues and scheduler of a disk.
 
 use std::path::{Path, PathBuf};
 
@@ -7,33 +7,33 @@ use super::locate::WholeDisk;
 use crate::files;
 use iotrail_schema::measurement::TargetInterrupt;
 
-/// A physical disk (or a virtual machine's disk) that takes requests from the block layer.
+/// A physical disk, or a virtual machine's disk, that receives requests from the block layer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Disk {
     /// `vda`, `nvme0n1`, `sda`.
     pub name: String,
-    /// Its device number, as probes see it; `None` for a controller's character device.
+    /// Device number as the probes see it; `None` for a controller's character device.
     pub dev: Option<(u32, u32)>,
-    /// The driver that completes its requests: `virtio_blk`, `nvme`, `ahci` (for SCSI the host's, not `sd`).
+    /// Driver that completes its requests: `virtio_blk`, `nvme`, `ahci` (for SCSI the host's driver, not `sd`).
     pub driver: Option<String>,
-    /// Its model; `None`: not reported, as for disks of a virtual machine.
+    /// Model; `None` if not reported, as for virtual disks.
     pub model: Option<String>,
-    /// Hardware queues, polled ones included; with NVMe multipath those of all paths.
+    /// Number of hardware queues, including polled ones and, with NVMe multipath, those of all paths.
     pub queues: Option<u32>,
-    /// Hardware queues without an interrupt; `Some(0)`: IOPOLL has nothing to poll.
+    /// Number of hardware queues without an interrupt; with `Some(0)`, IOPOLL has nothing to poll.
     pub poll_queues: Option<u32>,
     /// The I/O scheduler: `none`, `mq-deadline`, …
     pub scheduler: Option<String>,
     pub logical_block_bytes: Option<u32>,
-    /// Maximum requests held by the scheduler (or by the queue without one).
+    /// Maximum number of requests in the scheduler, or in the queue if there is no scheduler.
     pub nr_requests: Option<u32>,
-    /// Where completions are steered: 0 nowhere, 1 to the submitter's cache, 2 to the submitter's CPU.
+    /// CPU that processes completions: 0 any, 1 one that shares the submitter's cache, 2 the submitter's.
     pub rq_affinity: Option<u32>,
     pub interrupts: Vec<TargetInterrupt>,
 }
 
 pub(super) fn read(root: &Path, found: &WholeDisk) -> Disk {
-    // The head of an NVMe multipath has the name; its paths have queues, scheduler and interrupts.
+    // With NVMe multipath the head has the name; its paths have queues, scheduler and interrupts.
     let block: Vec<&PathBuf> = found.dirs.iter().filter(|d| d.join("queue").exists()).collect();
     let first = block.first();
     let queue = |name: &str| first.and_then(|d| files::text(d, format!("queue/{name}")));
@@ -72,8 +72,8 @@ fn device_number(root: &Path, name: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The nearest device above the disk that has a driver, but for SCSI's own (`sd` makes requests into commands; the
-/// host's driver completes them). Disks without a device (zram, brd) have the name of their major number.
+/// The nearest device with a driver above the disk, except SCSI's own driver (`sd` translates requests to commands,
+/// which the host's driver completes). For disks without a device (zram, brd), the name of their major number.
 fn driver(root: &Path, dir: &Path) -> Option<String> {
     let above = dir.ancestors().take_while(|a| a.starts_with(root.join("sys/devices")));
     for device in above {
@@ -88,7 +88,7 @@ fn driver(root: &Path, dir: &Path) -> Option<String> {
     block.lines().filter_map(|l| l.trim().split_once(' ')).find(|(m, _)| *m == major).map(|(_, n)| n.to_owned())
 }
 
-/// Number of hardware queues that a CPU is mapped to.
+/// Number of hardware queues to which a CPU is mapped.
 fn hardware_queues(dir: &Path) -> Option<u32> {
     if !dir.join("mq").exists() {
         return None;
@@ -96,9 +96,9 @@ fn hardware_queues(dir: &Path) -> Option<u32> {
     u32::try_from(files::entries(dir, "mq").len()).ok()
 }
 
-/// Number of polled hardware queues. `queue/io_poll` reports whether there are any. The module's parameter is only the request,
-/// which the device may not have granted. So the queues with an interrupt are counted, by the drivers' names
-/// for them, and the others are polled.
+/// Number of polled hardware queues. `queue/io_poll` shows whether there are any. The module parameter is only the
+/// requested number, which the device may not have granted. So queues with an interrupt are counted by their handler
+/// names, and the others are polled.
 fn poll_queues(dir: &Path, queues: Option<u32>, irqs: &[TargetInterrupt]) -> Option<u32> {
     if files::text(dir, "queue/io_poll")? == "0" {
         return Some(0);
@@ -109,7 +109,7 @@ fn poll_queues(dir: &Path, queues: Option<u32>, irqs: &[TargetInterrupt]) -> Opt
     queues?.checked_sub(with_interrupt)
 }
 
-/// The bracketed one of `none [mq-deadline] kyber`; a queue that has only one may show it without brackets.
+/// The bracketed choice in `none [mq-deadline] kyber`; the only choice may be without brackets.
 fn chosen(text: &str) -> Option<String> {
     match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
         Some((name, _)) => Some(name.to_owned()),

@@ -10,7 +10,7 @@ fn at(kind: Kind, major: u32, minor: u32) -> Place {
     Place { path: PathBuf::from("/data/file"), kind, major, minor }
 }
 
-/// A disk's directory with a queue and `queues` hardware queues, and the links to it.
+/// sysfs directory of a disk with `queues` hardware queues, and the links to it.
 fn disk(mut t: Tree, dir: &str, dev: &str, queues: u32, io_poll: &str) -> Tree {
     let name = dir.rsplit('/').next().unwrap();
     for q in 0..queues {
@@ -189,7 +189,7 @@ fn a_virtual_disk_is_named_by_its_major_number() {
     assert_eq!(target.interrupts, []);
 }
 
-/// A loop device over a file on vda1, and one over a file in memory.
+/// A loop device on a file on vda1, and one on a file in tmpfs.
 fn loops() -> Tree {
     let t = virtio();
     let own = |t: Tree, n: u32, file: &str| {
@@ -202,7 +202,8 @@ fn loops() -> Tree {
         let place = locate::place(&file).unwrap();
         (place.major, place.minor)
     };
-    // The test's file appears on vda1, whatever its real device is (a file system without a device number is treated as btrfs).
+    // Places the test's file on vda1, whatever its real device is. (A file system without a device number is treated
+    // as btrfs.)
     let vda1 = format!("{PCI}/0000:00:02.0/virtio1/block/vda/vda1");
     let link = format!("sys/dev/block/{major}:{minor}");
     let t = if t.root().join(&link).exists() { t } else { t.link(&link, &vda1) };
@@ -222,7 +223,7 @@ fn a_loop_device_takes_the_requests_and_the_disk_below_completes_them() {
     assert_eq!((target.device.as_deref(), target.queue_device.as_deref()), (Some("vda"), Some("loop0")));
     assert_eq!(target.scheduler.as_deref(), Some("kyber"), "not that of vda, mq-deadline");
     assert_eq!(target.interrupts.iter().map(|i| i.irq).collect::<Vec<_>>(), [36]);
-    // A file system on it is no different.
+    // A file system on the loop device changes nothing.
     assert_eq!(describe_in(t.root(), &at(Kind::File, 7, 0)).target().queue_device.as_deref(), Some("loop0"));
     assert_eq!(again(t.root(), &target), target);
     let alone = describe_in(t.root(), &at(Kind::Block, 7, 1)).target();

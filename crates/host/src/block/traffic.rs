@@ -1,11 +1,11 @@
-//! Bytes that the disks under a path have moved since they appeared, for all processes.
+//! Bytes transferred by the disks below a path since they appeared, for all processes.
 
 use std::path::{Path, PathBuf};
 
 use super::locate::{self, Kind};
 use crate::files::{self, ROOT};
 
-/// The counters of all disks under a path.
+/// The counters of all disks below a path.
 pub struct Counters(Vec<PathBuf>);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,13 +14,13 @@ pub struct Moved {
     pub written_bytes: u64,
     pub writes: u64,
     pub write_ns: u64,
-    /// How many, and their time in nanoseconds; `None` before Linux 5.5.
+    /// Number and total time (ns) of flushes; `None` before Linux 5.5.
     pub flushes: Option<(u64, u64)>,
 }
 
 impl Counters {
-    /// `None`: nothing below the path counts. A disk may have its counting turned off (`queue/iostats`), and commands that
-    /// are passed through to one by its character device are not counted.
+    /// `None` if nothing below the path is counted. Counting may be disabled for a disk (`queue/iostats`), and
+    /// passthrough commands through a character device are not counted.
     pub fn below(path: &Path) -> Option<Self> {
         Self::below_in(Path::new(ROOT), &locate::place(path).ok()?)
     }
@@ -35,7 +35,7 @@ impl Counters {
         (!dirs.is_empty() && dirs.iter().all(counts)).then_some(Self(dirs))
     }
 
-    /// All disks together, as of now: a request is counted when it is done.
+    /// Current sum over all disks. A request is counted when it completes.
     pub fn read(&self) -> Option<Moved> {
         let read = |dir: &PathBuf| parse(&files::text(dir, "stat")?);
         let all: Option<Vec<Moved>> = self.0.iter().map(read).collect();
@@ -59,8 +59,8 @@ impl Moved {
     }
 }
 
-/// Documentation/block/stat.rst: reads, merged, sectors, ms; the same of writes; at the end flushes, ms. Its sectors are 512 bytes for
-/// every disk.
+/// Documentation/block/stat.rst: reads, merged reads, sectors, ms; the same for writes; at the end flushes, ms. A
+/// sector is 512 bytes on every disk.
 fn parse(stat: &str) -> Option<Moved> {
     const NS_OF_MS: u64 = 1_000_000;
     let fields: Vec<u64> = stat.split_whitespace().map_while(|n| n.parse().ok()).collect();

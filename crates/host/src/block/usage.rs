@@ -1,6 +1,6 @@
-//! Finds the user of a disk or a file: a mount, swap, a loop device, a layer above it, a kernel target, a program.
+//! Finds the user of a disk or file: a mount, swap, a loop device, a layer above it, a kernel target, a program.
 //!
-//! Files and devices are compared by number, not by name: a hard link, a symbolic link and a bind mount are the same file.
+//! Files and devices are compared by number, not by name: a hard link, symlink or bind mount is the same file.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -12,12 +12,12 @@ use linux_raw_sys::loop_device::LOOP_GET_STATUS64;
 use super::locate::unescape;
 use crate::files;
 
-/// The mount, swap, loop device, layer, target or program that depends on this file or block device; `None`: none is found.
+/// A mount, swap, loop device, layer, target or program that uses this file or block device; `None` if none is found.
 pub fn user_of(meta: &Metadata) -> Option<String> {
     user_but(Path::new(files::ROOT), meta, "")
 }
 
-/// As [`user_of`], but for this loop device.
+/// Like [`user_of`], but ignores this loop device.
 fn user_but(root: &Path, meta: &Metadata, own_loop: &str) -> Option<String> {
     if is_block(meta) {
         let dir = fs::canonicalize(files::below(root, format!("sys/dev/block/{}", number_of(meta)))).ok()?;
@@ -37,7 +37,7 @@ fn user_but(root: &Path, meta: &Metadata, own_loop: &str) -> Option<String> {
         .or_else(|| mapped_by(root, meta))
 }
 
-/// Of a loop device: the user of the file or device that backs it.
+/// For a loop device: the user of its backing file or device.
 fn user_below(root: &Path, dir: &Path) -> Option<String> {
     let path = files::text(dir, "loop/backing_file")?;
     let meta = fs::metadata(files::below(root, &path)).ok()?;
@@ -53,7 +53,7 @@ fn number_of(device: &Metadata) -> String {
     format!("{}:{}", libc::major(device.rdev()), libc::minor(device.rdev()))
 }
 
-/// Whether the path is another name of the file, or of the device.
+/// Whether the path is another name of the same file or device.
 fn is_same(root: &Path, path: &str, meta: &Metadata) -> bool {
     let Ok(other) = fs::metadata(files::below(root, path)) else { return false };
     match meta.file_type().is_block_device() {
@@ -62,7 +62,7 @@ fn is_same(root: &Path, path: &str, meta: &Metadata) -> bool {
     }
 }
 
-/// File systems such as erofs can mount an image without a loop device (Linux 6.12).
+/// File systems such as erofs can mount an image file without a loop device (Linux 6.12).
 fn mount_of(root: &Path, meta: &Metadata) -> Option<String> {
     let mounts = files::text(root, "proc/self/mountinfo").unwrap_or_default();
     let mounted = mounts.lines().find_map(|line| {
@@ -83,7 +83,7 @@ fn loop_on(root: &Path, meta: &Metadata, but: &str) -> Option<String> {
                 true => rdev == meta.rdev(),
                 false => (dev, ino) == (meta.dev(), meta.ino()),
             },
-            // Without the right to open the loop device, its file is known only by name.
+            // If the loop device may not be opened, only its file's name is known.
             None => is_same(root, path.trim_end_matches(" (deleted)"), meta),
         }
     })?;
@@ -91,12 +91,12 @@ fn loop_on(root: &Path, meta: &Metadata, but: &str) -> Option<String> {
     Some(format!("it backs {name}{}", user.unwrap_or_default()))
 }
 
-/// Device, inode and device number of the file below a loop device, as the kernel has them.
+/// Device, inode and device number of a loop device's backing file, as the kernel stores them.
 fn backing_of(device: &Path) -> Option<[u64; 3]> {
     let device = File::open(device).ok()?;
-    // struct loop_info64 (linux/loop.h) is 232 bytes, and begins with these three.
+    // struct loop_info64 (linux/loop.h) is 232 bytes and begins with these three fields.
     let mut info = [0u64; 29];
-    // SAFETY: the call fills one loop_info64, for which the array has the size and the alignment.
+    // SAFETY: the call fills one loop_info64; the array has its size and alignment.
     let done = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64 as libc::Ioctl, info.as_mut_ptr()) } == 0;
     done.then(|| [info[0], info[1], info[2]])
 }
@@ -107,7 +107,7 @@ fn swap_on(root: &Path, meta: &Metadata) -> Option<String> {
     paths.any(|path| is_same(root, &path, meta)).then(|| "it is swap".into())
 }
 
-/// Kernel targets (LIO, nvmet) name the file or device that they export. No process has it open.
+/// Kernel targets (LIO, nvmet) name the file or device that they export, which no process has open.
 const TARGETS: [(&str, &str); 2] = [
     ("sys/kernel/config/target/core/*/*", "udev_path"),
     ("sys/kernel/config/nvmet/subsystems/*/namespaces/*", "device_path"),
@@ -129,8 +129,9 @@ fn target_of(root: &Path, meta: &Metadata) -> Option<String> {
     Some(format!("exported by the target /{}", folder.display()))
 }
 
-/// Another process that has a file open for writing, as far as this process may look. A child that has not executed its program yet has
-/// this process's descriptors. A process of the same program that this one descends from has started it for its own files.
+/// Another process that has a file open for writing, as far as this process may see. Ignored are children that have not
+/// called exec yet and so still have this process's descriptors; and an ancestor running the same program, which
+/// started this process on its own files.
 fn written_by(root: &Path, is_it: impl Fn(&Metadata) -> bool) -> Option<String> {
     let own = std::process::id().to_string();
     let exe = |process: &str| fs::read_link(files::below(root, format!("proc/{process}/exe"))).ok();
@@ -158,14 +159,14 @@ fn written_by(root: &Path, is_it: impl Fn(&Metadata) -> bool) -> Option<String> 
 fn may_write(root: &Path, process: &str, fd: &str) -> bool {
     let info = files::text(root, format!("proc/{process}/fdinfo/{fd}")).unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-    // The access mode is the last octal digit's lower two bits; neither 0 (O_RDONLY) nor 3 writes.
+    // Access mode: the lower two bits of the last octal digit. Values 0 (O_RDONLY) and 3 do not write.
     flags
         .and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok())
         .is_some_and(|flags| matches!(flags & libc::O_ACCMODE, libc::O_WRONLY | libc::O_RDWR))
 }
 
-/// A process that has the file mapped as code, or shared and writable: its descriptor may be closed. Reading the maps takes 0.1 ms per
-/// process.
+/// A process that has the file mapped executable, or shared and writable; its descriptor may be closed. Reading the
+/// maps takes 0.1 ms per process.
 fn mapped_by(root: &Path, meta: &Metadata) -> Option<String> {
     let device = format!("{:02x}:{:02x}", libc::major(meta.dev()), libc::minor(meta.dev()));
     let use_in = |line: &str| {
@@ -177,7 +178,7 @@ fn mapped_by(root: &Path, meta: &Metadata) -> Option<String> {
             _ => return None,
         };
         let [dev, inode] = [fields.nth(1), fields.next()].map(Option::unwrap_or_default);
-        // Btrfs shows another device number here than stat(2).
+        // btrfs shows another device number here than in stat(2).
         let path = fields.next().unwrap_or_default().trim_start();
         (inode.parse() == Ok(meta.ino()) && (dev == device || is_same(root, path, meta))).then_some(what)
     };
@@ -193,7 +194,8 @@ fn processes(root: &Path) -> impl Iterator<Item = String> {
     files::entries(root, "proc").into_iter().filter(|p| p.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Like [`user_of`], for the device with sysfs directory `dir`, its partitions, and the whole disk if it is a partition.
+/// Like [`user_of`], for the device with sysfs directory `dir`, its partitions, and if it is a partition, its whole
+/// disk.
 pub(crate) fn user_in(root: &Path, dir: &Path) -> Option<String> {
     let mounts = files::text(root, "proc/self/mountinfo").unwrap_or_default();
     let swaps = files::text(root, "proc/swaps").unwrap_or_default();
@@ -213,7 +215,8 @@ pub(crate) fn user_in(root: &Path, dir: &Path) -> Option<String> {
     None
 }
 
-/// The user of the device: another file system's namespace (the kernel refuses to claim it), or a process.
+/// User of a device that [`user_in`] does not show: a claim that makes the kernel reject an exclusive open, such as a
+/// mount in another namespace; or a process that has the device open.
 pub(crate) fn opener_in(root: &Path, dir: &Path) -> Option<String> {
     let nodes: Vec<PathBuf> =
         with_partitions(dir).iter().filter_map(|f| Some(Path::new("/dev").join(name(f)?))).collect();
@@ -236,13 +239,13 @@ pub(crate) fn opener_in(root: &Path, dir: &Path) -> Option<String> {
     None
 }
 
-/// The device's own directory, then those of its partitions: subdirectories with a `dev` file.
+/// The device's own directory and those of its partitions: subdirectories with a `dev` file.
 fn with_partitions(dir: &Path) -> Vec<PathBuf> {
     let partitions = files::entries(dir, "").into_iter().map(|e| dir.join(e)).filter(|p| p.join("dev").is_file());
     std::iter::once(dir.to_owned()).chain(partitions).collect()
 }
 
-/// The directory of the whole disk, if `dir` is a partition.
+/// Directory of the whole disk if `dir` is a partition.
 fn whole_of(dir: &Path) -> Option<PathBuf> {
     dir.parent().filter(|_| dir.join("partition").is_file()).map(Path::to_owned)
 }
@@ -251,14 +254,14 @@ fn name(folder: &Path) -> Option<String> {
     Some(folder.file_name()?.to_str()?.to_owned())
 }
 
-/// Whether a path names the device of this number, which sysfs calls `name`: `/dev/mapper/x` is a link to `/dev/dm-0`.
+/// Whether a path refers to the device with this number and sysfs name: `/dev/mapper/x` is a symlink to `/dev/dm-0`.
 fn names(root: &Path, path: &str, number: &str, name: &str) -> bool {
     let is_device = |meta: Metadata| is_block(&meta) && number_of(&meta) == number;
     path.strip_prefix("/dev/").is_some_and(|n| n == name) || fs::metadata(files::below(root, path)).is_ok_and(is_device)
 }
 
-/// Where mountinfo (proc_pid_mountinfo(5)) shows the device mounted: by its number, or by its path, since btrfs shows numbers of
-/// its own.
+/// Mount point of the device in mountinfo (proc_pid_mountinfo(5)), found by number, or by path because btrfs shows
+/// other numbers.
 fn mounted_at(root: &Path, mountinfo: &str, number: &str, name: &str) -> Option<String> {
     mountinfo.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
@@ -326,7 +329,7 @@ mod tests {
         assert_eq!(loop_on(t.root(), &image, "").as_deref(), Some("it backs loop3: mounted at /mnt"));
         assert_eq!(mount_of(t.root(), &image).as_deref(), Some("mounted at /ro"));
         let t = t.file("proc/swaps", "Filename Type Size Used Priority\n/data/image file 100 0 -2\n");
-        // A second loop device is as much of a danger to the mount, and so is the swap below it.
+        // A second loop device also endangers the mount, and so does swap below it.
         let below = |t: &Tree, name: &str| user_below(t.root(), &t.root().join("sys/block").join(name));
         let t = t.dir("sys/block/loop4").file("sys/block/loop4/loop/backing_file", "/data/image\n");
         let mounted = "its backing file /data/image: mounted at /ro";
@@ -344,7 +347,7 @@ mod tests {
         let t = t.file("proc/77/maps", &line).file("proc/77/comm", "db\n");
         assert_eq!(mapped_by(t.root(), &image).as_deref(), Some("process 77 (db) runs code from it"));
         assert_eq!(mapped_by(t.root(), &other), None);
-        // Its descriptor is closed.
+        // The descriptor is closed.
         let t = t.file("proc/77/maps", &line.replace("r-xp", "rw-s"));
         assert_eq!(mapped_by(t.root(), &image).as_deref(), Some("process 77 (db) has it mapped for writing"));
         let t = t.file("proc/77/maps", &line.replace("r-xp", "rw-p"));

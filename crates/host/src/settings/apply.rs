@@ -1,4 +1,4 @@
-//! Makes a change, and undoes it.
+//! Makes and undoes a change.
 
 use std::io;
 use std::path::Path;
@@ -8,11 +8,11 @@ use super::roots::{Roots, present, write, write_checked};
 use super::{cgroup, driver};
 
 impl Change {
-    /// Makes the change. The error is the kernel's.
+    /// Makes the change. Returns the kernel's error.
     pub fn make(&self, roots: &Roots) -> io::Result<()> {
         match self {
             Change::Value { path, old, new } => write_checked(path, new).inspect_err(|_| {
-                // A value that the kernel adjusted would look like another program's change.
+                // A value that the kernel adjusted would later look like another program's change.
                 write(path, old).unwrap_or(());
             }),
             Change::Along { .. } => Ok(()),
@@ -22,7 +22,7 @@ impl Change {
         }
     }
 
-    /// Undoes it, if it was made. With `force` a later change of another program is overwritten.
+    /// Undoes the change if it was made. `force`: overwrite even a value that another program set since.
     pub fn undo(&self, roots: &Roots, force: bool) -> Undone {
         match self {
             Change::Value { path, old, new } => undo_value(path, old, Some(new), force),
@@ -94,12 +94,12 @@ mod tests {
     fn a_value_is_undone_wherever_its_maker_died() {
         let t = Tree::new().file("sys/x", "256\n");
         let (change, path) = (value(&t), t.root().join("sys/x"));
-        // In the journal, and not made.
+        // In the journal, but not made.
         assert_eq!(change.undo(&roots(&t), false), Undone::AsBefore { value: "256".into() });
         change.make(&roots(&t)).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "64");
         assert_eq!(change.undo(&roots(&t), false), Undone::PutBack { from: "64".into(), to: "256".into() });
-        // Undone, and still in the journal.
+        // Undone, but still in the journal.
         assert_eq!(change.undo(&roots(&t), false), Undone::AsBefore { value: "256".into() });
         fs::remove_file(&path).unwrap();
         assert_eq!(change.undo(&roots(&t), false), Undone::Gone);

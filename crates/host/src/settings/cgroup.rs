@@ -1,7 +1,7 @@
-//! The load's share of CPU time: a cgroup with a quota, version 1 or 2, which this process creates and enters.
+//! Limits the load's CPU time with a cgroup quota, in version 1 or 2. This process creates the cgroup and enters it.
 //!
-//! All threads of the process are in it: those of the load and of the rings, and iotrail's own, which only wait meanwhile. The
-//! busy neighbours that it starts are in it too.
+//! It contains all threads of the process: those of the load and of the rings, and iotrail's own, which only wait
+//! during a run. It also contains the busy neighbours that iotrail starts.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use super::roots::{Roots, not_writable, write};
 use crate::cgroup::{Groups, of_this_process_in};
 use iotrail_base::error::{Error, Result};
 
-/// A killed process is in its cgroup until it is gone.
+/// A killed process stays in its cgroup until it is gone.
 const ENDING: Duration = Duration::from_secs(3);
 
 pub fn refusal(roots: &Roots, quota: Quota) -> Option<Error> {
@@ -48,7 +48,7 @@ pub fn changes(roots: &Roots, quota: Quota, name: &str) -> Result<Vec<Change>> {
     Ok(controller.into_iter().chain([Change::Cgroup(cgroup)]).collect())
 }
 
-/// Makes the cgroup and moves this process into it.
+/// Creates the cgroup and moves this process into it.
 pub fn enter(group: &Cgroup) -> io::Result<()> {
     fs::create_dir(&group.made)?;
     for (file, value) in &group.limits {
@@ -57,7 +57,7 @@ pub fn enter(group: &Cgroup) -> io::Result<()> {
     write(&group.made.join("cgroup.procs"), &std::process::id().to_string())
 }
 
-/// Moves every process that is still in it back, and removes it. `false`: there was none.
+/// Moves all remaining processes back and removes the cgroup; `false` if there was none.
 pub fn leave(group: &Cgroup) -> io::Result<bool> {
     let began = Instant::now();
     loop {
@@ -69,13 +69,13 @@ pub fn leave(group: &Cgroup) -> io::Result<bool> {
         };
         for process in members.lines() {
             let back = write(&group.from.join("cgroup.procs"), process);
-            // The original cgroup is gone: move to the parent of the created one.
+            // If the original cgroup is gone, move to the parent of the created one.
             let back = match (back, group.made.parent()) {
                 (Err(e), Some(parent)) if is_gone(&e) => write(&parent.join("cgroup.procs"), process),
                 (back, _) => back,
             };
             match back {
-                // It has ended meanwhile.
+                // The process has exited.
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
                 other => other?,
             }
@@ -91,14 +91,14 @@ pub fn leave(group: &Cgroup) -> io::Result<bool> {
     }
 }
 
-/// Where the cgroup is created.
+/// Where to create the cgroup.
 #[derive(Debug)]
 struct Place {
     groups: Groups,
     parent: PathBuf,
-    /// Which of the groups the parent is.
+    /// Index of the parent among the process's cgroups.
     above: usize,
-    /// The file of `parent` that has to give the CPU controller first.
+    /// File of `parent` in which the CPU controller must be enabled first.
     gives: Option<PathBuf>,
 }
 
@@ -118,15 +118,15 @@ fn place(roots: &Roots) -> Result<Place> {
         }
         return Ok(Place { parent: own.clone(), above: 0, groups, gives: None });
     }
-    // In version 2 a cgroup with processes cannot enable a controller for children (except the root). So the new one is a sibling,
-    // below the nearest ancestor that enables this one.
+    // In version 2, a cgroup with processes cannot enable a controller for its children, except the root. The new
+    // cgroup is therefore a sibling, below the nearest ancestor for which this one is enabled.
     let has = |folder: &Path, file: &str| {
         fs::read_to_string(folder.join(file)).is_ok_and(|t| t.split_whitespace().any(|c| c == "cpu"))
     };
     if let Some(above) = groups.dirs.iter().position(|dir| has(dir, "cgroup.subtree_control")) {
         return Ok(Place { parent: groups.dirs[above].clone(), above, groups, gives: None });
     }
-    // Only the real root has no type.
+    // Only the real root has no cgroup.type.
     if has(&top, "cgroup.controllers") && !top.join("cgroup.type").exists() {
         let (above, gives) = (groups.dirs.len() - 1, Some(top.join("cgroup.subtree_control")));
         return Ok(Place { parent: top, above, groups, gives });
@@ -208,7 +208,7 @@ mod tests {
         let controller = Change::Controller { path: root.join("cgroup.subtree_control"), name: "cpu".into() };
         assert_eq!(made[0], controller);
         assert!(matches!(&made[1], Change::Cgroup(c) if c.made == root.join("iotrail-1")));
-        // A container's root is none.
+        // A container's root is not the real root.
         let t = v2("memory\n").file("sys/fs/cgroup/cgroup.type", "domain\n");
         let e = refusal(&roots(&t), quota(1.0)).unwrap().to_string();
         assert!(e.contains("no ancestor cgroup of this process delegates the CPU controller"), "{e}");
@@ -236,7 +236,7 @@ mod tests {
         assert!(says(&t).contains("is visible here"));
         let t = v1().file("proc/self/cgroup", "2:cpu,cpuacct:/\n");
         assert!(says(&t).contains("no CPU bandwidth control"));
-        // The container's own cgroup, mounted as the top.
+        // A container's own cgroup, mounted as the root.
         let t = v1()
             .file("proc/self/mountinfo", "30 20 0:26 /docker/7 /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n")
             .file("proc/self/cgroup", "2:cpu:/docker/7/jobs\n");

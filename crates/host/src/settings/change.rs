@@ -1,55 +1,55 @@
-//! One change of the host that a reader of the journal can undo, at whatever moment the writer died.
+//! A change of the host that a reader of the journal can undo, whenever its writer died.
 //!
-//! A change is in the journal before it is made, and is removed after it is undone. So a journalled change may have been
-//! made, half made or not made: undoing checks the current state, and may be repeated.
+//! A change is added to the journal before it is made, and removed after it is undone. A journalled change may thus be
+//! made, partly made or not made. Undoing therefore checks the current state, and can be repeated.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// A change with its old and new value. Paths are absolute.
+/// A change with its old and new values. Paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Change {
-    /// A file of sysfs or procfs that holds one value.
+    /// A single-value file in sysfs or procfs.
     Value { path: PathBuf, old: String, new: String },
-    /// A value that the kernel changes together with `of`: a scheduler has its own `nr_requests`.
-    /// It is restored after `of`.
+    /// A value that the kernel changes together with `of`, and that is restored after it: each scheduler has its own
+    /// `nr_requests`.
     Along { path: PathBuf, old: String, of: PathBuf },
-    /// A cgroup that this process creates and enters.
+    /// A cgroup that this process created and entered.
     Cgroup(Cgroup),
-    /// A controller that a cgroup v2 gives to those below it.
+    /// A controller that a v2 cgroup enables for its children.
     Controller { path: PathBuf, name: String },
-    /// A device that is bound to its driver again, with a new parameter.
+    /// A device that was rebound to its driver with a new parameter.
     Driver(Rebinding),
 }
 
-/// A cgroup that is created for a run.
+/// A cgroup created for a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cgroup {
     pub made: PathBuf,
-    /// The cgroup of this process before and afterwards.
+    /// Cgroup of this process before the change and after it is undone.
     pub from: PathBuf,
-    /// Files of the new one and their values, in order.
+    /// Files of the new cgroup and their values, in order.
     pub limits: Vec<(String, String)>,
 }
 
-/// A device, and the module parameter with which it is bound to its driver.
+/// A device, and the module parameter with which it is rebound to its driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rebinding {
-    /// The driver's directory: `/sys/bus/pci/drivers/nvme`.
+    /// Directory of the driver: `/sys/bus/pci/drivers/nvme`.
     pub driver: PathBuf,
-    /// The name that the driver knows it by: `0000:00:04.0`.
+    /// Name by which the driver knows the device: `0000:00:04.0`.
     pub device: String,
     pub parameter: PathBuf,
     pub old: String,
     pub new: String,
-    /// The directories of its disks, which exist again when it is done.
+    /// Directories of its disks; the rebinding is complete when they exist again.
     pub disks: Vec<PathBuf>,
 }
 
-/// Outcome of undoing one change.
+/// Outcome of undoing a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Undone {
@@ -59,13 +59,13 @@ pub enum Undone {
     },
     /// iotrail's cgroup was removed.
     Removed,
-    /// It had not been made, or was already restored.
+    /// The change had not been made, or was already undone.
     AsBefore {
         value: String,
     },
-    /// It went with its device, or with the process.
+    /// It disappeared with its device or process.
     Gone,
-    /// Another program has changed it since.
+    /// Another program has changed the setting since.
     ChangedSince {
         present: String,
         set: String,
@@ -78,7 +78,7 @@ pub enum Undone {
 }
 
 impl Undone {
-    /// Whether nothing is left to do.
+    /// Whether nothing remains to be done.
     pub fn is_done(&self) -> bool {
         !matches!(self, Undone::ChangedSince { .. } | Undone::Failed { .. })
     }
@@ -100,7 +100,7 @@ impl Undone {
 }
 
 impl Change {
-    /// Its setting, as shown.
+    /// The changed setting, for display.
     pub fn subject(&self) -> &Path {
         match self {
             Change::Value { path, .. } | Change::Along { path, .. } | Change::Controller { path, .. } => path,
@@ -124,14 +124,14 @@ impl Change {
         }
     }
 
-    /// Whether it has to wait for `other`: it was changed along with it, and would be changed again.
+    /// Whether this change must be undone after `other`, because the kernel changes both together.
     pub(crate) fn hangs_on(&self, other: &Change) -> bool {
         matches!(self, Change::Along { of, .. } if of == other.subject())
     }
 }
 
 pub(super) fn is_gone(e: &io::Error) -> bool {
-    // ENODEV: the file was open, or looked up, when its device went.
+    // ENODEV: the device was removed while the file was open or being looked up.
     e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(libc::ENODEV)
 }
 

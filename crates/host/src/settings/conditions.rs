@@ -1,4 +1,4 @@
-//! Conditions of the host for an experiment, in addition to the load: values that are valid, but not yet checked for this host.
+//! Host conditions of an experiment: valid values that are not yet checked against this host.
 
 use std::fmt;
 
@@ -11,31 +11,32 @@ use crate::cpu::{format_list, parse_list};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Conditions {
-    /// CPUs that the target's interrupts may go to: `"0,2-3"`, or the number of one.
+    /// CPUs that may receive the target's interrupts: `"0,2-3"`, or a single number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irq_affinity: Option<CpuList>,
-    /// The I/O scheduler of the target's disks: `none`, `mq-deadline`, …
+    /// I/O scheduler of the target's disks: `none`, `mq-deadline`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
-    /// Requests that the scheduler (or the queue without one) holds at most.
+    /// Maximum number of requests in the scheduler, or in the queue if there is no scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nr_requests: Option<u32>,
     /// Whether the target's queues can be polled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_poll: Option<bool>,
-    /// Hardware queues without an interrupt, by binding the device to its driver again; only for an unused device.
+    /// Number of hardware queues without an interrupt, set by rebinding the device to its driver; only for an unused
+    /// device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll_queues: Option<u32>,
-    /// The frequency governor of every CPU.
+    /// Frequency governor of all CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
-    /// CPUs' worth of time that the load may take: 0.5 is half of one.
+    /// CPUs' worth of time that the load may use: 0.5 is half a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_quota: Option<Quota>,
 }
 
 impl Conditions {
-    /// The keys, as an experiment file writes them.
+    /// Keys as written in an experiment file.
     pub const NAMES: &[&str] =
         &["irq-affinity", "scheduler", "nr-requests", "io-poll", "poll-queues", "governor", "cpu-quota"];
 
@@ -43,8 +44,8 @@ impl Conditions {
         *self == Self::default()
     }
 
-    /// One setting per condition, in the order in which they are set: binding a device to its driver again resets its queues,
-    /// and a scheduler has its own `nr_requests`.
+    /// One setting per condition, in the order of setting: rebinding a device resets its queues, and each scheduler has
+    /// its own `nr_requests`.
     pub(super) fn settings(&self) -> Vec<Setting> {
         let all = [
             self.poll_queues.map(Setting::PollQueues),
@@ -71,7 +72,7 @@ pub(super) enum Setting {
     CpuQuota(Quota),
 }
 
-/// CPU numbers, ascending, each once, at least one.
+/// CPU numbers in ascending order without duplicates; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuList(Vec<u32>);
 
@@ -89,7 +90,7 @@ impl CpuList {
 }
 
 impl fmt::Display for CpuList {
-    /// As the kernel writes it: `0,2-3`.
+    /// In the kernel's format: `0,2-3`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&format_list(&self.0))
     }
@@ -135,16 +136,16 @@ impl<'de> Deserialize<'de> for CpuList {
 pub struct Quota(f64);
 
 impl Quota {
-    /// Over which the kernel allots it; its default.
+    /// Period of the quota; the kernel's default.
     pub const PERIOD_US: u64 = 100_000;
-    /// The kernel gives no less than 1 ms in a period, and no machine has more CPUs.
+    /// The kernel's minimum is 1 ms per period, and no machine has more CPUs.
     const RANGE: std::ops::RangeInclusive<f64> = 0.01..=8192.0;
 
     pub fn cpus(self) -> f64 {
         self.0
     }
 
-    /// Microseconds per [`Self::PERIOD_US`].
+    /// Quota in µs per [`Self::PERIOD_US`].
     pub fn us(self) -> u64 {
         (self.0 * Self::PERIOD_US as f64).round() as u64
     }

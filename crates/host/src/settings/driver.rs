@@ -1,7 +1,7 @@
-//! Poll queues: hardware queues without an interrupt, which a driver creates when it is bound to its device.
+//! Poll queues: hardware queues without an interrupt, which a driver creates when it is bound to a device.
 //!
-//! The module's parameter is set, and this device is unbound from its driver and bound again. `modprobe -r` would affect
-//! every device of the driver, including that of the root file system. Only unused devices are changed.
+//! The module parameter is set, and only this device is unbound from its driver and rebound. `modprobe -r` would affect
+//! all devices of the driver, including that of the root file system. Only unused devices are rebound.
 
 use std::fs;
 use std::io;
@@ -17,10 +17,10 @@ use crate::files;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::Target;
 
-/// After the bind, a controller needs time to scan for its disks.
+/// Time for a controller to scan for its disks after the bind.
 const APPEARING: Duration = Duration::from_secs(10);
 
-/// The last that the kernel does to a new disk, after all that can be seen: it sets its read-ahead (device_add_disk).
+/// Time for the last step of device_add_disk, which is not observable: the kernel sets the new disk's read-ahead.
 const SETTLING: Duration = Duration::from_millis(100);
 
 /// A device whose driver supports polling.
@@ -32,7 +32,7 @@ pub struct Device {
     disks: Vec<PathBuf>,
 }
 
-/// The single device that the target's disks belong to.
+/// The device to which all the target's disks belong.
 pub fn device_of(roots: &Roots, target: &Target) -> Result<Device> {
     let refuse = |what: String| {
         Error::machine(
@@ -62,14 +62,14 @@ pub fn device_of(roots: &Roots, target: &Target) -> Result<Device> {
     let name = device.file_name().and_then(|n| n.to_str()).ok_or_else(unknown)?.to_owned();
     let parameter = parameter(roots, device).ok_or_else(unknown)?;
     let below = |n: &String| fs::canonicalize(roots.path("sys/block").join(n)).is_ok_and(|d| d.starts_with(device));
-    // The head in front of NVMe's paths is a separate disk, and its users use the paths.
+    // An NVMe multipath head is a separate disk, whose users use the paths.
     let mut disks: Vec<String> = files::entries(&roots.system, "sys/block").into_iter().filter(below).collect();
     disks.extend(names.split('+').filter(|n| !disks.iter().any(|d| d == n)).map(str::to_owned).collect::<Vec<_>>());
     let disks = disks.iter().map(|n| roots.path("sys/block").join(n)).collect();
     Ok(Device { driver, name, parameter, disks })
 }
 
-/// `poll_queues` of the module that a device's driver is in.
+/// `poll_queues` parameter of the module that contains the device's driver.
 fn parameter(roots: &Roots, device: &Path) -> Option<PathBuf> {
     let driver = files::link_name(&device.join("driver"))?;
     let module = files::link_name(&device.join("driver/module")).unwrap_or(driver);
@@ -78,14 +78,14 @@ fn parameter(roots: &Roots, device: &Path) -> Option<PathBuf> {
 }
 
 impl Device {
-    /// Its user; `None`: unused.
+    /// Current user of the device; `None` if unused.
     pub fn user(&self, roots: &Roots) -> Option<String> {
         user(roots, &self.disks)
     }
 }
 
 fn user(roots: &Roots, disks: &[PathBuf]) -> Option<String> {
-    // Links resolved, since a disk's partitions are in its own directory.
+    // With links resolved, because a disk's partitions are in its own directory.
     let dirs: Vec<PathBuf> = disks.iter().filter_map(|d| fs::canonicalize(d).ok()).collect();
     let used = dirs.iter().find_map(|d| usage::user_in(&roots.system, d));
     used.or_else(|| dirs.iter().find_map(|d| usage::opener_in(&roots.system, d)))
@@ -128,19 +128,20 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: u32) -> Option<Er
     files.iter().find_map(|file| not_writable("the number of poll queues", file))
 }
 
-/// Nothing where the device has as many already.
+/// No changes if the device already has this number.
 pub fn changes(roots: &Roots, target: Option<&Target>, wanted: u32) -> Result<Vec<Change>> {
     let Some(target) = target.filter(|t| t.poll_queues != Some(wanted)) else { return Ok(Vec::new()) };
     let device = device_of(roots, target)?;
     let old = present(&device.parameter).map_err(|e| {
         Error::machine(format!("cannot read {}", device.parameter.display()), "leave poll-queues out").because(e)
     })?;
-    // Queue settings of its disks, including those that are not the target's, are reset to the driver's defaults by the bind.
+    // The bind resets the queue settings of all disks on the device to the driver's defaults, including disks that are
+    // not the target's.
     let mut changes = Vec::new();
     for disk in &device.disks {
         let queue = disk.join("queue");
         let last = ["nr_requests", "scheduler"];
-        // Only the number of poll queues changes.
+        // Only the number of poll queues may change.
         let others =
             files::entries(&queue, "").into_iter().filter(|n| !last.contains(&n.as_str()) && !n.starts_with("io_poll"));
         let all = others.map(|n| queue.join(n)).filter(|p| p.is_file()).chain(parameters(&queue));
@@ -157,7 +158,7 @@ pub fn changes(roots: &Roots, target: Option<&Target>, wanted: u32) -> Result<Ve
     Ok(changes)
 }
 
-/// Whether the device has the requested number of queues: it may have granted fewer.
+/// Fails if the device granted fewer queues than requested.
 pub fn granted(roots: &Roots, target: &Target, wanted: u32) -> Result<()> {
     match block::again(&roots.system, target).poll_queues {
         Some(n) if n != wanted => Err(Error::machine(
@@ -168,7 +169,7 @@ pub fn granted(roots: &Roots, target: &Target, wanted: u32) -> Result<()> {
     }
 }
 
-/// Unbinds the device from its driver, if bound, and binds it again with the parameter at `value`.
+/// Unbinds the device from its driver if bound, and binds it with the parameter set to `value`.
 pub fn rebind(roots: &Roots, r: &Rebinding, value: &str) -> io::Result<()> {
     if is_bound(r) {
         if let Some(user) = user(roots, &r.disks) {
@@ -194,14 +195,14 @@ fn wait_for_disks(roots: &Roots, r: &Rebinding) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a disk has its queue, and a device file that can be opened: the kernel allows that only after it has
-/// scanned for partitions. (The hidden paths of NVMe multipath have neither number nor file.)
+/// Whether a disk has its queue and a device file that can be opened, which the kernel allows only after the partition
+/// scan. (Hidden paths of NVMe multipath have neither number nor file.)
 fn is_there(roots: &Roots, disk: &Path) -> bool {
     let node = disk.file_name().map(|n| roots.path("dev").join(n));
     disk.join("queue").is_dir() && (!disk.join("dev").exists() || node.is_some_and(|n| fs::File::open(n).is_ok()))
 }
 
-/// The driver's directory has a link per device.
+/// The driver's directory contains a link per device.
 fn is_bound(r: &Rebinding) -> bool {
     r.driver.join(&r.device).symlink_metadata().is_ok()
 }
@@ -212,8 +213,8 @@ fn is_on_the_bus(r: &Rebinding) -> bool {
     bus.is_some_and(|bus| bus.join("devices").join(&r.device).symlink_metadata().is_ok())
 }
 
-/// The parameter is written between unbinding and binding, so that a device that is bound under the old value was not
-/// touched, or is as before.
+/// The parameter is written between unbind and bind. So a device that is bound under the old value was never unbound,
+/// or is already restored.
 pub fn undo(roots: &Roots, r: &Rebinding, force: bool) -> Undone {
     let failed = |e: io::Error| Undone::Failed { before: r.old.clone(), cause: cause(&e) };
     let now = match present(&r.parameter) {
@@ -225,14 +226,14 @@ pub fn undo(roots: &Roots, r: &Rebinding, force: bool) -> Undone {
         return Undone::Gone;
     }
     if now == r.old && is_bound(r) {
-        // It may just have been bound to its driver.
+        // It may just have been rebound.
         return wait_for_disks(roots, r).map_or_else(failed, |()| Undone::AsBefore { value: now });
     }
     if now != r.old && now != r.new && !force {
         return Undone::ChangedSince { present: now, set: r.new.clone(), before: r.old.clone() };
     }
     match rebind(roots, r, &r.old) {
-        // It was set, and reset before the device was bound again.
+        // The parameter was set, and reset before the rebinding.
         Ok(()) if now == r.old => Undone::PutBack { from: r.new.clone(), to: now },
         Ok(()) => Undone::PutBack { from: now, to: r.old.clone() },
         Err(e) => failed(e),
@@ -247,7 +248,7 @@ mod tests {
 
     const PCI: &str = "sys/devices/pci0000:00/0000:00:04.0";
 
-    /// An NVMe drive of two namespaces, the first with a partition.
+    /// An NVMe drive with two namespaces, the first with a partition.
     fn nvme() -> Tree {
         let mut t = Tree::new()
             .file("sys/module/nvme/parameters/poll_queues", "0\n")
@@ -292,7 +293,7 @@ mod tests {
             "poll-queues cannot be set: nvme0n1 would have to be unbound from its driver, and is in use (mounted at /srv); \
              release it first, or choose an unused device: --file /dev/nvme1n1"
         );
-        // Another namespace of the same drive is rebound with it.
+        // Another namespace of the same drive is rebound together with it.
         let t = t.file("proc/self/mountinfo", "").file("proc/swaps", "Filename\n/dev/nvme0n2 partition 1 0 -2\n");
         assert!(says(&t).contains("in use (nvme0n2 is swap)"));
         let t = nvme().dir(&format!("{PCI}/nvme/nvme0/nvme0n1/nvme0n1p1/holders/md0"));
@@ -317,7 +318,7 @@ mod tests {
         let changes = changes(&roots(&t), Some(&drive()), 2).unwrap();
         let (rebinding, along) = changes.split_last().unwrap();
         let names: Vec<_> = along.iter().map(|c| c.subject().file_name().unwrap().to_str().unwrap()).collect();
-        // Also for the other namespace, which is rebound with it.
+        // Includes the other namespace, which is rebound together with it.
         assert_eq!(names, ["nomerges", "nr_requests", "scheduler"].repeat(2));
         assert!(along.iter().all(|c| c.hangs_on(rebinding)));
         assert_eq!(rebinding.undo(&roots(&t), false), Undone::AsBefore { value: "0".into() });
@@ -327,12 +328,12 @@ mod tests {
         assert_eq!(text(&t, "sys/bus/pci/drivers/nvme/bind"), "0000:00:04.0");
         assert_eq!(rebinding.undo(&roots(&t), false), Undone::PutBack { from: "2".into(), to: "0".into() });
         assert_eq!(text(&t, "sys/module/nvme/parameters/poll_queues"), "0");
-        // Killed when it was taken from its driver: the old value does not mean that all is well.
+        // Killed after the unbind: the old value does not mean that the device is restored.
         fs::remove_file(t.root().join("sys/bus/pci/drivers/nvme/0000:00:04.0")).unwrap();
         assert!(matches!(rebinding.undo(&roots(&t), false), Undone::PutBack { .. }));
         let t = t.file("sys/module/nvme/parameters/poll_queues", "7");
         assert!(matches!(rebinding.undo(&roots(&t), false), Undone::ChangedSince { .. }));
-        // The overwritten value is another program's.
+        // The overwritten value was set by another program.
         assert_eq!(rebinding.undo(&roots(&t), true), Undone::PutBack { from: "7".into(), to: "0".into() });
         fs::remove_file(t.root().join("sys/bus/pci/devices/0000:00:04.0")).unwrap();
         assert_eq!(rebinding.undo(&roots(&t), false), Undone::Gone);

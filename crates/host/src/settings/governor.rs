@@ -1,4 +1,4 @@
-//! The CPUs' frequency governor, of every policy: the CPUs of one policy have it together.
+//! Frequency governor of all policies. CPUs in a policy share the governor.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use iotrail_base::error::{Error, Result};
 
 const POLICIES: &str = "sys/devices/system/cpu/cpufreq";
 
-/// The directories of the policies of all online CPUs.
+/// Directories of the policies of all online CPUs.
 fn policies(roots: &Roots) -> Vec<PathBuf> {
     let all = files::entries(&roots.system, POLICIES).into_iter().filter(|n| n.starts_with("policy"));
     all.map(|n| roots.path(POLICIES).join(n))
@@ -46,7 +46,7 @@ pub fn changes(roots: &Roots, wanted: &str) -> Result<Vec<Change>> {
         let old = present(&path)
             .map_err(|e| Error::machine(format!("cannot read {}", path.display()), "leave governor out").because(e))?;
         if old != wanted {
-            // intel_pstate's performance governor pins the preference; `userspace` forgets its speed.
+            // intel_pstate's performance governor fixes the preference; `userspace` loses its speed.
             let names = ["energy_performance_preference", "scaling_setspeed"];
             let kept = names.into_iter().filter_map(|n| along(policy.join(n), &path));
             changes.extend(kept.filter(|c| !matches!(c, Change::Along { old, .. } if old.starts_with('<'))));

@@ -51,7 +51,7 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: &CpuList) -> Opti
     })
 }
 
-/// The kernel manages these: move the load or the queues instead.
+/// The kernel manages these interrupts: move the load or the queues instead.
 fn managed(roots: &Roots, target: &Target, name: &str) -> Error {
     let reload = match driver::device_of(roots, target) {
         Ok(device) => match device.user(roots) {
@@ -114,7 +114,7 @@ mod tests {
              move the load instead: cpus = \"irq\" or \"non-irq\"; giving the device to its driver anew with other queue \
              counts (poll-queues) is for one that nothing uses, and this one is mounted at /"
         );
-        // If it is already delivered there, it need not be moved.
+        // An interrupt that is already delivered there need not be moved.
         assert!(refusal(&roots(&t), Some(&target("vda")), &cpus("0-1")).is_none());
         let unused = t.file("proc/self/mountinfo", "");
         assert!(

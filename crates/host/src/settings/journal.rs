@@ -1,8 +1,8 @@
 //! The journal: current changes and their owner, on disk before a change is made.
 //!
-//! JSON lines: the owner, then changes (`{"change":…}`, in the order of making) and the number of the last ones that
-//! are undone (`{"undone":2}`). A line without its end was being written when its writer was killed: its change was
-//! not started. The file exists while anything is changed. Readers and writers hold a lock on the file next to it.
+//! JSON lines: the owner, then changes (`{"change":…}`, in the order of making) and the number of last changes that
+//! were undone (`{"undone":2}`). An incomplete line was being written when its writer was killed, so its change was not
+//! started. The file exists while any change is in effect. Readers and writers lock the file next to it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ use iotrail_base::folders::{self, own};
 
 pub const SCHEMA: &str = "iotrail.settings/1";
 
-/// Children of a killed process hold its lock until they are gone too.
+/// Children of a killed process also hold its lock until they are gone.
 const ENDING: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ enum Line {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
     pub owner: Owner,
-    /// In the order of making; undone ones left out.
+    /// Changes in the order of making, without undone ones.
     pub changes: Vec<Change>,
 }
 
@@ -51,12 +51,12 @@ pub fn file(roots: &Roots) -> PathBuf {
     roots.state.join("settings.journal")
 }
 
-/// The contents without the lock. `None`: no changes, or unreadable.
+/// Reads without the lock. `None` if there are no changes or the file is unreadable.
 pub fn peek(roots: &Roots) -> Option<Content> {
     parse(&fs::read_to_string(file(roots)).ok()?).ok()?
 }
 
-/// The journal under its lock, which ends when this is dropped.
+/// The locked journal. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -64,7 +64,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Takes the lock, and creates the directory if missing. Refused while another process has it.
+    /// Takes the lock, and creates the directory if missing. Fails while another process holds the lock.
     pub fn lock(roots: &Roots) -> Result<Self> {
         let cannot = |what: &str, path: &Path, e: io::Error| {
             Error::machine(
@@ -83,7 +83,7 @@ impl Journal {
         let path = roots.state.join("settings.lock");
         let mut options = OpenOptions::new();
         options.custom_flags(libc::O_NOFOLLOW);
-        // Another user's journal is only readable, which suffices for a lock and for messages.
+        // Another user's journal is read-only, which suffices for locking and messages.
         let lock =
             options.create(true).append(true).mode(0o644).open(&path).or_else(|e| File::open(&path).map_err(|_| e));
         let lock = lock.map_err(|e| cannot("open", &path, e))?;
@@ -107,7 +107,7 @@ impl Journal {
         &self.path
     }
 
-    /// Changes left by a process that no longer exists; `None`: none.
+    /// Changes left by a process that no longer exists, if any.
     pub fn read(&self) -> Result<Option<Content>> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
@@ -123,7 +123,7 @@ impl Journal {
         })
     }
 
-    /// Root writes the values of a journal to its paths: so the journal may not belong to another user.
+    /// Root writes values from a journal to its paths, so the journal must not belong to another user.
     fn check_user(&self) -> Result<()> {
         let user = fs::metadata(&self.path).map_err(|e| self.cannot("read", e))?.uid();
         if user == 0 || user == rustix::process::geteuid().as_raw() {
@@ -135,18 +135,18 @@ impl Journal {
         ))
     }
 
-    /// Records changes that are about to be made; they are on disk when this returns.
+    /// Records changes that are about to be made. They are on disk on return.
     pub fn begin(&self, owner: &Owner, changes: &[Change]) -> Result<()> {
         let head = if self.path.exists() { String::new() } else { head(owner) };
         self.append(&(head + &lines(changes))).map_err(|e| self.cannot("write", e))
     }
 
-    /// Notes that the last `n` changes are undone. Should this get lost, they are undone once more.
+    /// Records that the last `n` changes were undone. If this record is lost, they are undone again.
     pub fn undone(&self, n: usize) -> Result<()> {
         self.append(&line(&Line::Undone(n))).map_err(|e| self.cannot("write", e))
     }
 
-    /// Appends and syncs; an incomplete line is removed.
+    /// Appends and syncs; removes an incomplete line.
     fn append(&self, text: &str) -> io::Result<()> {
         let mut file = OpenOptions::new();
         let mut file = file.create(true).append(true).mode(0o644).custom_flags(libc::O_NOFOLLOW).open(&self.path)?;
@@ -158,7 +158,7 @@ impl Journal {
         written.and_then(|()| if before == 0 { self.sync_folder() } else { Ok(()) })
     }
 
-    /// Replaces the contents with these changes, which are still to be undone. Without any the file is removed.
+    /// Replaces the contents with the changes that remain to be undone. Without changes the file is removed.
     pub fn keep(&self, owner: &Owner, changes: &[Change]) -> Result<()> {
         if changes.is_empty() {
             return match fs::remove_file(&self.path) {
@@ -168,7 +168,7 @@ impl Journal {
         }
         let new = self.path.with_extension("new");
         let replace = || {
-            // An existing file of that name, left by a killed process, is not reused.
+            // A file of that name, left by a killed process, is not reused.
             fs::remove_file(&new).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
             let mut file = File::create_new(&new)?;
             file.write_all((head(owner) + &lines(changes)).as_bytes())?;
@@ -192,7 +192,8 @@ impl Journal {
     }
 }
 
-/// `Ok(false)`: another has it. Not waited for, and gone with the process and the children that have inherited it.
+/// `Ok(false)` if another process holds the lock. Does not wait. The lock ends with the process and all children that
+/// inherited it.
 fn take(lock: &File) -> io::Result<bool> {
     match flock(lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -202,8 +203,8 @@ fn take(lock: &File) -> io::Result<bool> {
 }
 
 fn line<T: Serialize>(value: &T) -> String {
-    // Only paths that are not UTF-8 cannot be JSON; those of sysfs, procfs and cgroups are ASCII, except for
-    // names of cgroups, which are read as text before.
+    // Serialisation fails only for paths that are not UTF-8. Paths in sysfs, procfs and cgroups are ASCII, except
+    // cgroup names, which were read as text.
     let mut line = serde_json::to_string(value).expect("plain fields with UTF-8 paths");
     line.push('\n');
     line
@@ -217,9 +218,9 @@ fn lines(changes: &[Change]) -> String {
     changes.iter().map(|c| line(&Line::Change(c.clone()))).collect()
 }
 
-/// The error has the line number and the problem.
+/// The error is a line number and the problem.
 fn parse(text: &str) -> std::result::Result<Option<Content>, (usize, String)> {
-    // After the last line end there is nothing, or a line that was being written.
+    // After the last newline there is nothing, or a line that was being written.
     let Some((whole, _torn)) = text.rsplit_once('\n') else { return Ok(None) };
     let mut lines = whole.split('\n');
     let head = lines.next().unwrap_or_default();
@@ -273,7 +274,7 @@ mod tests {
         journal.keep(&owner(), &[]).unwrap();
         assert!(!journal.path().exists());
         assert_eq!(peek(&roots), None);
-        // A new journal can be started.
+        // A new journal can be begun.
         journal.begin(&owner(), &[change("/e")]).unwrap();
         assert_eq!(journal.read().unwrap().unwrap().changes, [change("/e")]);
     }

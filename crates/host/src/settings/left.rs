@@ -1,4 +1,4 @@
-//! Settings left by a killed run: reported by the next command, restored by `iotrail restore`.
+//! Settings left by a killed run. The next command reports them, and `iotrail restore` restores them.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use iotrail_base::error::{Error, Result};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     pub change: Change,
-    /// `None`: it waits for the one that it came along with, which could not be undone.
+    /// `None` if it waits for a change that could not be undone, together with which the kernel changed it.
     pub undone: Option<Undone>,
 }
 
@@ -21,7 +21,7 @@ impl Item {
         self.undone.as_ref().is_some_and(Undone::is_done)
     }
 
-    /// In words.
+    /// Outcome as text.
     pub fn text(&self) -> String {
         let subject = self.change.subject();
         self.undone.as_ref().map_or_else(
@@ -34,9 +34,9 @@ impl Item {
 /// Result of `restore`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
-    /// The journal's file.
+    /// Path of the journal.
     pub journal: std::path::PathBuf,
-    /// The process that left changes; `None`: there are none.
+    /// The process that left changes; `None` if there are none.
     pub tgid: Option<u32>,
     /// The machine was restarted since, which reset the changes.
     pub restarted: bool,
@@ -57,7 +57,7 @@ impl Serialize for Item {
     }
 }
 
-/// The message of every command if a process that no longer exists has left changed settings; `None`: none are left.
+/// Message of every command while settings are left by a process that no longer exists; `None` if none are left.
 pub fn notice() -> Option<String> {
     notice_in(&Roots::of_this_machine().ok()?)
 }
@@ -73,22 +73,22 @@ fn notice_in(roots: &Roots) -> Option<String> {
     })
 }
 
-/// Restores the changes of a killed run; with `force` also those that another program has changed since.
+/// Restores the changes of a killed run; `force`: also settings that another program has changed since.
 ///
-/// Errors: the run is still active; the journal is damaged or belongs to another machine.
+/// Fails if the run is still active, or if the journal is damaged or belongs to another machine.
 pub fn restore(force: bool) -> Result<Restored> {
     restore_in(&Roots::of_this_machine()?, force)
 }
 
 fn restore_in(roots: &Roots, force: bool) -> Result<Restored> {
     let nothing = Restored { journal: journal::file(roots), tgid: None, restarted: false, items: Vec::new() };
-    // Without a journal nothing is created.
+    // Without a journal, nothing is created.
     if !nothing.journal.exists() {
         return Ok(nothing);
     }
     let journal = Journal::lock(roots)?;
     let Some(left) = journal.read()? else {
-        // Killed while its first line was written.
+        // Killed while writing the first line.
         if let Some(this) = Owner::this(roots) {
             journal.keep(&this, &[])?;
         }
@@ -113,7 +113,7 @@ pub(super) fn elsewhere(journal: &Journal, owner: &Owner) -> Error {
     )
 }
 
-/// Undoes changes from the last to the first; after each the journal has the remaining ones.
+/// Undoes changes in reverse order. After each, the journal contains the remaining ones.
 pub(super) fn undo(
     roots: &Roots,
     journal: &Journal,
@@ -124,7 +124,7 @@ pub(super) fn undo(
     let mut items: Vec<Item> = Vec::new();
     // In the order of making.
     let mut left: Vec<Change> = changes.to_vec();
-    // On a full disk the host is still restored; only the final state of the journal has to be correct.
+    // Even on a full disk the host is restored. Only the final journal must be correct.
     let mut noted = Ok(());
     for (at, change) in changes.iter().enumerate().rev() {
         let waits = items.iter().any(|i| !i.is_done() && change.hangs_on(&i.change));
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::fixture::Tree;
 
-    /// Simulates a killed process: the journal is kept, with a different process ID in it.
+    /// Simulates a killed process: keeps the journal, with another process ID.
     fn kill(t: &Tree, settings: Settings) {
         let file = journal::file(&roots(t));
         let text = fs::read_to_string(&file).unwrap();
@@ -209,7 +209,7 @@ mod tests {
                 fs::write(t.root().join(super::super::test::file_of(name)), value).unwrap();
             }
             fs::write(&file, &whole).unwrap();
-            // This many are undone, and the journal has all of them except the last.
+            // The last `undone` changes are undone, and the journal has recorded all of these except the newest.
             for change in changes.iter().rev().take(undone) {
                 assert!(change.undo(&roots, false).is_done());
             }

@@ -1,17 +1,14 @@
-//! Conditions of this machine for an experiment: refused in advance if they are impossible, changed, and
-//! restored, even if the process that changed them is killed.
+//! Host conditions of an experiment: rejected in advance if impossible, set, and restored even if the process that set
+//! them is killed.
 //!
-//! | file | responsible for |
-//! |---|---|
-//! | `conditions` | the requested values, and their order |
-//! | `interrupts`, `queue`, `driver`, `governor`, `cgroup` | one kind of setting each: why it is impossible; its changes |
-//! | `change` | one change: made, and undone wherever its process died |
-//! | `journal`, `owner` | current changes and their owner, on disk before a change is made |
-//! | `left` | changes of a killed run: reported, and restored |
-//! | `roots` | the machine's files; reading and writing one value |
+//! | file | responsible for | |---|---| | `conditions` | the requested values, and their order | | `interrupts`,
+//! `queue`, `driver`, `governor`, `cgroup` | one kind of setting each: why it is impossible; its changes | | `change` |
+//! one change: made, and undone wherever its process died | | `journal`, `owner` | current changes and their owner, on
+//! disk before a change is made | | `left` | changes of a killed run: reported, and restored | | `roots` | the
+//! machine's files; reading and writing one value |
 //!
-//! Changes are a stack. For the next cell of a run, changes are undone down to the first difference, then its own
-//! changes are made on top.
+//! Changes form a stack. For the next cell of a run, changes are undone down to the first difference, and the cell's
+//! own changes are made on top.
 
 mod apply;
 mod cgroup;
@@ -42,8 +39,8 @@ use owner::Owner;
 use roots::Roots;
 
 impl Conditions {
-    /// Why these conditions are impossible on this machine, with this target and these privileges, as far as known without
-    /// changing anything. Errors have the remedy.
+    /// Why these conditions are impossible on this machine, with this target and these privileges, as far as this is
+    /// known without changing anything. Errors include the remedy.
     pub fn refusal(&self, target: Option<&Target>) -> Option<Error> {
         match Roots::of_this_machine() {
             _ if self.is_empty() => None,
@@ -65,18 +62,18 @@ impl Conditions {
     }
 }
 
-/// The host as set by a run. Restored by [`Settings::restore`], or when it is dropped.
+/// Host settings of a run. [`Settings::restore`] or dropping restores them.
 #[derive(Debug)]
 pub struct Settings {
     roots: Roots,
     owner: Owner,
     journal: Journal,
     made: Vec<Applied>,
-    /// A device was bound to its driver again: a caller's earlier facts about it are outdated.
+    /// A device was rebound to its driver, so facts that a caller read earlier are outdated.
     rebound: bool,
 }
 
-/// A setting of a target's disks, and its changes; none if the setting was already as required.
+/// A setting of a target's disks and its changes; no changes if the setting already had the value.
 #[derive(Debug)]
 struct Applied {
     setting: Setting,
@@ -84,7 +81,7 @@ struct Applied {
     changes: Vec<Change>,
 }
 
-/// Where a target's settings are: its disks, and the queues that take its requests.
+/// Devices with a target's settings: its disks, and the queues that receive its requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Devices {
     disks: Option<String>,
@@ -98,9 +95,9 @@ impl Devices {
 }
 
 impl Settings {
-    /// For a run with changes; only one at a time.
+    /// Opens the journal for a run with changes; only one run at a time.
     ///
-    /// Errors: another process has changed settings; a killed one has left changes, which have to be restored first.
+    /// Fails if another process has changed settings, or if a killed one left changes, which must be restored first.
     pub fn open() -> Result<Self> {
         Self::open_in(Roots::of_this_machine()?)
     }
@@ -117,16 +114,17 @@ impl Settings {
                     "run `iotrail restore` first",
                 ));
             }
-            // All undone, or gone with the start of the machine, or killed while its first line was written.
+            // All changes undone, or reset by a restart, or killed while writing the first line.
             _ => journal.keep(&owner, &[])?,
         }
         Ok(Self { roots, owner, journal, made: Vec::new(), rebound: false })
     }
 
-    /// Sets the host to `conditions`; changes of an earlier call that these conditions do not include are undone.
+    /// Sets `conditions`, and undoes earlier changes that these conditions do not include.
     ///
-    /// Errors: the kernel refuses, or another program has changed a setting ([`Kind::Disturbed`](iotrail_base::error::Kind)). The
-    /// conditions set so far stay until the next call or the end.
+    /// Fails if the kernel rejects a value, or if another program has changed a setting
+    /// ([`Kind::Disturbed`](iotrail_base::error::Kind)). Conditions set so far stay in effect until the next call or
+    /// the end.
     pub fn set(&mut self, conditions: &Conditions, target: Option<&Target>) -> Result<()> {
         let wanted = conditions.settings();
         let of = target.map(Devices::of);
@@ -168,18 +166,18 @@ impl Settings {
         });
         self.made.push(Applied { setting, of, changes });
         if made.is_err() {
-            // A partial setting is undone. A change that cannot be undone now is retried at the end.
+            // A partial setting is undone. If this fails, it is retried at the end.
             self.undo_down_to(self.made.len() - 1).unwrap_or(());
         }
         made
     }
 
-    /// Distinct from a cgroup left by an earlier process with the same ID.
+    /// A name distinct from cgroups left by an earlier process with the same ID.
     fn cgroup_name(&self) -> String {
         format!("iotrail-{}-{}", self.owner.tgid, self.owner.started_ticks)
     }
 
-    /// Whether all settings still have their values; the error names the one that does not.
+    /// Checks that all settings still have their values; the error names the one that does not.
     pub fn check(&self) -> Result<()> {
         for change in self.made.iter().flat_map(|m| &m.changes) {
             if let Change::Value { path, new, .. } = change
@@ -216,8 +214,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Restores everything. Returns a message per change that could not be restored; it stays in the journal, for `iotrail
-    /// restore`.
+    /// Restores everything. Returns a message per change that could not be restored; it stays in the journal for
+    /// `iotrail restore`.
     pub fn restore(&mut self) -> Result<Vec<String>> {
         let changes: Vec<Change> = self.made.drain(..).flat_map(|m| m.changes).collect();
         if changes.is_empty() {
@@ -230,7 +228,7 @@ impl Settings {
 
 impl Drop for Settings {
     fn drop(&mut self) {
-        // A failed change is in the journal, and the next command reports it.
+        // A change that fails to be restored stays in the journal, and the next command reports it.
         self.restore().map(drop).unwrap_or(());
     }
 }
@@ -281,7 +279,7 @@ mod tests {
         let known = target("vda");
         let goes = |irq: u32| fs::read_to_string(t.root().join(format!("proc/irq/{irq}/smp_affinity_list"))).unwrap();
         settings.set(&conditions("poll-queues = 1"), Some(&known)).unwrap();
-        // Bound to its driver once more, which is complete: the caller's facts are still older.
+        // Already rebound, but the caller's facts are still from before.
         settings.set(&conditions("irq-affinity = 1"), Some(&known)).unwrap();
         assert_eq!((goes(36).as_str(), goes(40).as_str()), ("0-1\n", "1"));
         assert_eq!(settings.restore().unwrap(), [""; 0]);
@@ -322,7 +320,7 @@ mod tests {
         let kyber = conditions("scheduler = 'kyber'");
         settings.set(&kyber, Some(&on("loop0"))).unwrap();
         assert_eq!(now(), ["kyber", "none"]);
-        // The same disk is below both.
+        // The same disk is below both devices.
         settings.set(&kyber, Some(&on("loop1"))).unwrap();
         assert_eq!(now(), ["none", "kyber"]);
         assert_eq!(disk_values(&t), before);
@@ -358,7 +356,7 @@ mod tests {
     fn a_refused_setting_leaves_nothing_changed() {
         let t = vda();
         let before = disk_values(&t);
-        // The second disk's file truncates the written value, like the name of a thread.
+        // The second disk's file truncates the written value, as the file of a thread name does.
         let t = t.dir("sys/block/vdb/queue");
         let file = t.root().join("sys/block/vdb/queue/scheduler");
         std::os::unix::fs::symlink("/proc/thread-self/comm", &file).unwrap();

@@ -1,4 +1,4 @@
-//! The owner of changes: a process of one boot of one machine, distinguished from a later one with the same ID.
+//! Owner of changes: a process in one boot of one machine, distinguished from later processes with the same ID.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,14 +8,14 @@ use crate::procfs::{self, Stat};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     pub tgid: u32,
-    /// Clock ticks after the machine's start.
+    /// Start time in clock ticks since boot.
     pub started_ticks: u64,
     pub boot_id: String,
     pub hostname: String,
 }
 
 impl Owner {
-    /// This process; `None`: /proc does not report it.
+    /// This process; `None` if /proc does not show it.
     pub fn this(roots: &Roots) -> Option<Self> {
         let tgid = std::process::id();
         Some(Self {
@@ -26,17 +26,17 @@ impl Owner {
         })
     }
 
-    /// Whether the process is still there.
+    /// Whether the process still exists.
     pub fn lives(&self, roots: &Roots) -> bool {
         self.is_of_this_start(roots) && started_ticks(roots, self.tgid) == Some(self.started_ticks)
     }
 
-    /// Whether the machine has not been restarted since.
+    /// Whether the machine was not restarted since.
     pub fn is_of_this_start(&self, roots: &Roots) -> bool {
         boot_id(roots).is_none_or(|now| now == self.boot_id)
     }
 
-    /// Whether it was a different machine, which shares the directory of the journal.
+    /// Whether the owner was on another machine, which shares the journal's directory.
     pub fn is_elsewhere(&self, roots: &Roots) -> bool {
         !self.is_of_this_start(roots) && hostname(roots).is_some_and(|here| here != self.hostname)
     }

@@ -1,4 +1,4 @@
-//! The block queue that takes the load's requests: scheduler, `nr_requests`, `io_poll`.
+//! The block queue that receives the load's requests: scheduler, `nr_requests`, `io_poll`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,26 +13,27 @@ use crate::kernel::parse_version;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::Target;
 
-/// The kernel's minimum (BLKDEV_MIN_RQ), and the maximum of a scheduler (MAX_SCHED_RQ).
+/// The kernel's minimum (BLKDEV_MIN_RQ) and a scheduler's maximum (MAX_SCHED_RQ).
 const LEAST_REQUESTS: u32 = 4;
 pub const MOST_REQUESTS: u32 = 2048;
 
-/// Since Linux 5.16 (a614dd228035) a queue is polled or not as its driver has it, and writes to the file change nothing.
+/// Since Linux 5.16 (a614dd228035), the driver decides whether a queue is polled, and writes to the file have no
+/// effect.
 const IO_POLL_FIXED: (u32, u32, u32) = (5, 16, 0);
 
-/// Current settings and choices of a target's block queues.
+/// Current settings of a target's block queues, and the available values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queue {
-    /// Their directories, as `/sys/block/vda/queue`; the other fields are those of the first.
+    /// Directories such as `/sys/block/vda/queue`; the other fields are those of the first.
     pub folders: Vec<PathBuf>,
     pub scheduler: String,
-    /// Those that can be chosen, the present one too.
+    /// Available schedulers, including the current one.
     pub schedulers: Vec<String>,
     pub nr_requests: u32,
 }
 
 impl Queue {
-    /// Errors: the target has no block queue, or its files cannot be read.
+    /// Fails if the target has no block queue, or its files are unreadable.
     pub fn of(target: Option<&Target>) -> Result<Self> {
         Self::of_in(&Roots::of_this_machine()?, target)
     }
@@ -50,13 +51,14 @@ impl Queue {
     }
 }
 
-/// The available schedulers of a queue; empty: not known.
+/// Available schedulers of a queue; empty if unknown.
 fn offered(queue: &Path) -> Vec<String> {
     let text = fs::read_to_string(queue.join("scheduler")).unwrap_or_default();
     text.split_whitespace().map(|w| w.trim_matches(['[', ']']).to_owned()).collect()
 }
 
-/// The `queue` directories of the devices that take the load's requests: for a loop device its own, not those of the disk below.
+/// `queue` directories of the devices that receive the load's requests: for a loop device its own, not that of the disk
+/// below.
 pub fn folders(roots: &Roots, target: Option<&Target>) -> Result<Vec<PathBuf>> {
     let names = target.and_then(Target::queue_device).unwrap_or_default();
     let dirs = names.split('+').filter(|n| !n.is_empty()).flat_map(|n| queue_folders(&roots.system, n));
@@ -70,7 +72,7 @@ pub fn folders(roots: &Roots, target: Option<&Target>) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// `/sys/block/vda`, if that is the same directory.
+/// Shortens to `/sys/block/vda` if that is the same directory.
 fn short(roots: &Roots, dir: PathBuf) -> PathBuf {
     let short = dir.file_name().map(|n| roots.path("sys/block").join(n));
     short.filter(|s| s.exists()).unwrap_or(dir)
@@ -98,7 +100,7 @@ pub fn scheduler(roots: &Roots, target: Option<&Target>, wanted: &str) -> Result
     each_value(roots, target, "scheduler", wanted)
 }
 
-/// `all`: the other conditions; the scheduler and the poll queues are set before.
+/// `all`: all conditions; the scheduler and the poll queues are set first.
 pub fn nr_requests_refusal(roots: &Roots, target: Option<&Target>, wanted: u32, all: &Conditions) -> Option<Error> {
     each(roots, target, |queue| {
         let file = queue.join("nr_requests");
@@ -113,7 +115,7 @@ pub fn nr_requests_refusal(roots: &Roots, target: Option<&Target>, wanted: u32, 
             return refuse(why, "choose a number of these");
         }
         let scheduler = all.scheduler.clone().or_else(|| present(&queue.join("scheduler")).ok());
-        // A new scheduler, or a rebound device, has its own value.
+        // A new scheduler or a rebound device has its own value.
         let stays =
             scheduler.as_deref().is_none_or(|s| is_so(&queue.join("scheduler"), s)) && all.poll_queues.is_none();
         if stays && is_so(&file, &wanted.to_string()) {
@@ -133,7 +135,7 @@ pub fn nr_requests(roots: &Roots, target: Option<&Target>, wanted: u32) -> Resul
 }
 
 pub fn io_poll_refusal(roots: &Roots, target: Option<&Target>, wanted: bool, all: &Conditions) -> Option<Error> {
-    // If the same conditions include poll queues, the file depends on them.
+    // If the conditions include poll queues, these determine the file.
     if all.poll_queues.is_some_and(|n| (n > 0) == wanted) {
         return None;
     }
@@ -176,7 +178,7 @@ fn each(roots: &Roots, target: Option<&Target>, refusal: impl Fn(&Path) -> Optio
     }
 }
 
-/// Sets one file per queue, if it differs. Values that the kernel changes with it are recorded before.
+/// Changes to set one file per queue where it differs. Includes values that the kernel changes along with it.
 fn each_value(roots: &Roots, target: Option<&Target>, name: &str, wanted: &str) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
     for queue in folders(roots, target)? {
@@ -185,7 +187,7 @@ fn each_value(roots: &Roots, target: Option<&Target>, name: &str, wanted: &str) 
             Error::machine(format!("cannot read {}", path.display()), "leave this condition out").because(e)
         })?;
         if old != wanted {
-            // Undone from the last to the first: the scheduler, its nr_requests, its own parameters.
+            // Undone in reverse order: the scheduler, its nr_requests, its own parameters.
             let along = parameters(&queue).into_iter().chain(["wbt_lat_usec", "nr_requests"].map(|n| queue.join(n)));
             changes.extend(along.filter(|p| *p != path).filter_map(|p| self::along(p, &path)));
             changes.push(Change::Value { path, old, new: wanted.to_owned() });
@@ -194,14 +196,15 @@ fn each_value(roots: &Roots, target: Option<&Target>, name: &str, wanted: &str) 
     Ok(changes)
 }
 
-/// A file whose value may change together with `of`; `None`: it does not exist, or is not writable.
+/// The current value of a file that may change together with `of`; `None` if the file does not exist or is not
+/// writable.
 pub(super) fn along(path: PathBuf, of: &Path) -> Option<Change> {
     let writable = fs::metadata(&path).ok()?.permissions().mode() & 0o200 != 0;
     let old = present(&path).ok().filter(|_| writable)?;
     Some(Change::Along { path, old, of: of.to_owned() })
 }
 
-/// The scheduler's own parameters.
+/// Parameter files of the current scheduler.
 pub(super) fn parameters(queue: &Path) -> Vec<PathBuf> {
     files::entries(queue, "iosched").into_iter().map(|n| queue.join("iosched").join(n)).collect()
 }

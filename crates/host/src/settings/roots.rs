@@ -1,4 +1,4 @@
-//! The root of the machine's files, and the directory of the journal; tests have their own.
+//! Root of the machine's files and directory of the journal. Tests use their own.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -14,14 +14,14 @@ use iotrail_base::folders;
 
 #[derive(Debug, Clone)]
 pub struct Roots {
-    /// Below which /sys and /proc are.
+    /// Directory that contains /sys and /proc.
     pub system: PathBuf,
-    /// The directory of the journal.
+    /// Directory of the journal.
     pub state: PathBuf,
 }
 
 impl Roots {
-    /// The machine itself, with the journal under `$XDG_STATE_HOME/iotrail`, otherwise `~/.local/state/iotrail`.
+    /// This machine, with the journal in `$XDG_STATE_HOME/iotrail`, by default `~/.local/state/iotrail`.
     pub fn of_this_machine() -> Result<Self> {
         let state = folders::state().ok_or_else(|| {
             Error::input(
@@ -41,7 +41,7 @@ impl Roots {
     }
 }
 
-/// The value that a file of sysfs or procfs has at present: of `none [mq-deadline] kyber` the chosen one.
+/// Current value of a file in sysfs or procfs: for `none [mq-deadline] kyber` the bracketed choice.
 pub fn present(path: &Path) -> io::Result<String> {
     let text = fs::read_to_string(path)?;
     let text = text.trim();
@@ -51,17 +51,17 @@ pub fn present(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Whether a file has the required value; this needs no write permission.
+/// Whether a file already has the value; requires no write permission.
 pub fn is_so(path: &Path, wanted: &str) -> bool {
     present(path).is_ok_and(|now| now == wanted)
 }
 
-/// Writes a value in one call, as these files want it. Nothing is created.
+/// Writes a value in a single call, as these files require. Creates nothing.
 pub fn write(path: &Path, value: &str) -> io::Result<()> {
     OpenOptions::new().write(true).truncate(true).open(path)?.write_all(value.as_bytes())
 }
 
-/// Writes a value and reads it back: the kernel may grant a different value.
+/// Writes a value and reads it back, because the kernel may adjust it.
 pub fn write_checked(path: &Path, value: &str) -> io::Result<()> {
     write(path, value)?;
     match present(path)? {
@@ -70,7 +70,7 @@ pub fn write_checked(path: &Path, value: &str) -> io::Result<()> {
     }
 }
 
-/// The reason why this process cannot write the existing `path`; `None`: it can. Only checks permissions.
+/// Why this process cannot write the existing `path`; `None` if it can. Only checks permissions.
 pub fn not_writable(what: &str, path: &Path) -> Option<Error> {
     let name = path.display();
     let mode = fs::metadata(path).ok()?.permissions().mode();

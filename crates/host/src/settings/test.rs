@@ -33,7 +33,7 @@ pub fn target(device: &str) -> Target {
 const DISK: &str = "sys/devices/pci0000:00/0000:00:02.0/virtio1/block/vda";
 
 pub fn vda() -> Tree {
-    // This process as the kernel would show it; started 50 ticks after the machine.
+    // This process as the kernel would show it, started 50 ticks after boot.
     let stat = format!("{} (test) S 1 7 7 0 -1 0 1 0 0 0 0 0 0 0 20 0 1 0 50 9 9\n", std::process::id());
     Tree::new()
         .file(&format!("proc/{}/stat", std::process::id()), &stat)
@@ -56,7 +56,7 @@ pub fn vda() -> Tree {
         .link("sys/devices/pci0000:00/0000:00:02.0/virtio1/driver", "sys/bus/virtio/drivers/virtio_blk")
 }
 
-/// Where [`disk_values`] has a value from.
+/// File behind a value in [`disk_values`].
 pub fn file_of(name: &str) -> String {
     match name {
         "affinity" => "proc/irq/36/smp_affinity_list".into(),
@@ -64,7 +64,7 @@ pub fn file_of(name: &str) -> String {
     }
 }
 
-/// The changeable values of [`vda`].
+/// Changeable values of [`vda`].
 pub fn disk_values(t: &Tree) -> BTreeMap<String, String> {
     let names = ["scheduler", "nr_requests", "wbt_lat_usec", "io_poll", "iosched/fifo_batch", "affinity"];
     names.iter().map(|n| ((*n).to_owned(), present(&t.root().join(file_of(n))).expect("its value"))).collect()
