@@ -1,6 +1,6 @@
-//! A time limit. At its end the flag of [`interrupt`](crate::interrupt) is raised, as by Ctrl-C.
+//! A time limit that raises the flag of [`interrupt`](crate::interrupt), as Ctrl-C does.
 //!
-//! A timer of the process raises it, so that no thread wakes up during a measurement.
+//! Uses a process timer, so that no thread wakes up during a measurement.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,23 +15,23 @@ extern "C" fn ring(_signal: libc::c_int) {
     interrupt::raise();
 }
 
-/// Lowers the flag again when it is dropped, unless a signal has come too.
+/// Dropping it lowers the flag, unless a signal has also arrived.
 #[derive(Debug)]
 pub struct Alarm(());
 
 impl Alarm {
-    /// One at a time.
+    /// Only one alarm may exist at a time.
     pub fn after(time: Duration) -> Result<Self> {
         interrupt::raise_flag()?;
         RANG.store(false, Ordering::Relaxed);
-        // SAFETY: an all-zero sigaction is a valid one. The handler only stores to atomics.
+        // SAFETY: an all-zero sigaction is valid. The handler only stores to atomics.
         let handled = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = ring as *const () as libc::sighandler_t;
             action.sa_flags = libc::SA_RESTART;
             libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut())
         };
-        // A time of 0 would set no timer.
+        // A time of 0 would not set the timer.
         if handled != 0 || !set(time.max(Duration::from_millis(1))) {
             let cause = std::io::Error::last_os_error();
             return Err(Error::machine("cannot set a timer", "a seccomp filter may forbid setitimer").because(cause));
@@ -39,7 +39,7 @@ impl Alarm {
         Ok(Self(()))
     }
 
-    /// Whether the time is up, and no signal has come.
+    /// Whether the time has expired without a signal.
     pub fn rang(&self) -> bool {
         RANG.load(Ordering::Relaxed) && !interrupt::is_asked()
     }
@@ -57,6 +57,6 @@ fn set(time: Duration) -> bool {
     let it_value =
         libc::timeval { tv_sec: time.as_secs() as libc::time_t, tv_usec: time.subsec_micros() as libc::suseconds_t };
     let timer = libc::itimerval { it_interval: none, it_value };
-    // SAFETY: `timer` lives through the call.
+    // SAFETY: `timer` outlives the call.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) == 0 }
 }

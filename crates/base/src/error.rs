@@ -1,5 +1,4 @@
-//! Error messages: the operation and its object, the cause, the remedy,
-//! and the exit status. One line each.
+//! Errors with operation, object, cause, remedy and exit status, printed on one line.
 
 use std::fmt;
 
@@ -7,31 +6,31 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::sanitise::sanitise;
 
-/// Who has to act; decides the exit status.
+/// Who must act on an error; determines the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// Wrong use or wrong input (exit status 2).
+    /// Usage error or invalid input (exit status 2).
     Input,
-    /// The machine, the kernel or the privileges do not allow it (exit status 3).
+    /// The machine, the kernel or the privileges do not permit it (exit status 3).
     Machine,
-    /// Another program interfered: the machine allows the operation, but it cannot continue now (exit status 3).
+    /// Another program interfered: the machine permits the operation, but it cannot continue now (exit status 3).
     Disturbed,
-    /// Another machine, or its part of a job, is gone: the work can continue when it is back (exit status 3).
+    /// Another machine, or its part of a job, is gone; the work can continue once it is back (exit status 3).
     Lost,
-    /// The data read differs from the data written (exit status 5).
+    /// Data read differs from the data written (exit status 5).
     Corruption,
-    /// A fault of iotrail itself (exit status 70, as sysexits.h has it).
+    /// Bug in iotrail (exit status 70, as in sysexits.h).
     Internal,
 }
 
-/// Exit status of a gate (`--fail-on`) that could not be evaluated.
+/// Exit status if a gate (`--fail-on`) could not be evaluated.
 pub const NOT_EVALUATED: u8 = 4;
 
-/// An error in printed form: `what: cause; remedy`.
+/// An error, printed as `what: cause; remedy`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Error {
     pub kind: Kind,
-    /// In the user's file: `FILE:LINE:COLUMN`.
+    /// Position in the user's file: `FILE:LINE:COLUMN`.
     pub place: Option<String>,
     /// The operation and its object: `cannot open /data/x`.
     pub what: String,
@@ -39,7 +38,7 @@ pub struct Error {
     pub remedy: String,
     #[serde(serialize_with = "write_cause", deserialize_with = "read_cause")]
     pub source: Option<Cause>,
-    /// The kernel's errno, if the kernel refused.
+    /// The kernel's errno, if a system call failed.
     pub errno: Option<i32>,
 }
 
@@ -60,12 +59,12 @@ impl Error {
         Self { kind, place: None, what: what.into(), remedy: remedy.into(), source: None, errno: None }
     }
 
-    /// Wrong use or input: exit status 2.
+    /// Usage error or invalid input: exit status 2.
     pub fn input(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(Kind::Input, what, remedy)
     }
 
-    /// The machine does not allow it: exit status 3.
+    /// The machine does not permit it: exit status 3.
     pub fn machine(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(Kind::Machine, what, remedy)
     }
@@ -75,7 +74,7 @@ impl Error {
         Self::new(Kind::Disturbed, what, remedy)
     }
 
-    /// A fault of iotrail: exit status 70.
+    /// Bug in iotrail: exit status 70.
     pub fn internal(what: impl fmt::Display) -> Self {
         let remedy = concat!(
             "this is a fault of iotrail ",
@@ -85,42 +84,42 @@ impl Error {
         Self::new(Kind::Internal, format!("internal error: {what}"), remedy)
     }
 
-    /// The payload of a panic as an error.
+    /// Converts the payload of a panic to an error.
     pub fn of_panic(thread: &str, payload: &(dyn std::any::Any + Send)) -> Self {
         Self::internal(format!("{thread} panicked: {}", panic_text(payload)))
     }
 
-    /// The data read differs from the data written: exit status 5.
+    /// Data read differs from the data written: exit status 5.
     pub fn corruption(found: crate::corruption::Corruption) -> Self {
         let what = found.to_string();
         let remedy = "if another program has written to it since, create it again or write all of it with --verify; otherwise suspect the storage, and keep the file unmodified for analysis";
         Self::new(Kind::Corruption, what, remedy).because(found)
     }
 
-    /// The corrupt data; `None`: another error.
+    /// The corrupt data; `None` for other errors.
     pub fn as_corruption(&self) -> Option<&crate::corruption::Corruption> {
         self.source.as_ref()?.downcast_ref()
     }
 
-    /// The kernel lacked a resource that other programs may release soon.
+    /// Whether the kernel lacked a resource that other programs may soon release.
     pub fn is_transient(&self) -> bool {
         use libc::{EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM};
         self.kind == Kind::Machine
             && self.errno.is_some_and(|e| [EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(&e))
     }
 
-    /// Stores the errno if the text already contains it.
+    /// Stores the errno of an error whose text already contains it.
     pub fn with_errno(mut self, errno: Option<i32>) -> Self {
         self.errno = errno;
         self
     }
 
-    /// The same error with its place in the user's file, which is printed first.
+    /// Adds the position in the user's file, which is printed first.
     pub fn at(self, place: impl Into<String>) -> Self {
         Self { place: Some(place.into()), ..self }
     }
 
-    /// Stores the cause; it is printed between `what` and `remedy`.
+    /// Adds the cause, which is printed between `what` and `remedy`.
     pub fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let cause = cause.into();
         self.errno = self.errno.or(cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error));
@@ -148,7 +147,7 @@ impl fmt::Display for Error {
         if !self.remedy.is_empty() {
             line = format!("{line}; {}", self.remedy);
         }
-        // One line, whatever a cause may hold, and no name in it that steers the terminal.
+        // On one line, whatever the cause contains, without control characters from names.
         f.write_str(&sanitise(&line.split('\n').map(str::trim).collect::<Vec<_>>().join(" ")))
     }
 }
@@ -159,18 +158,18 @@ impl std::error::Error for Error {
     }
 }
 
-/// The message of a panic.
+/// Message of a panic.
 pub fn panic_text(payload: &dyn std::any::Any) -> &str {
     let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("without a message")
 }
 
-/// An error of a system call or request by its name: `EAGAIN`. `number` is positive.
+/// Name of a positive errno: `EAGAIN`.
 pub fn errno_name(number: i32) -> String {
     syscalls::Errno::new(number).name().map_or_else(|| format!("errno {number}"), str::to_owned)
 }
 
-/// The number that an error's text ends with, for errors of libraries that keep it to themselves: `… (os error 28)`.
+/// The errno at the end of an error's text, for libraries that do not expose it: `… (os error 28)`.
 pub fn errno_in(text: &str) -> Option<i32> {
     let (_, rest) = text.rsplit_once("(os error ")?;
     rest.split_once(')')?.0.parse().ok()

@@ -1,4 +1,4 @@
-//! The directories of iotrail: state that it keeps between commands (the store, the journal of host settings), and a cache of
+//! iotrail's directories: state kept between commands (the store, the journal of host settings), and the cache of
 //! downloads.
 
 pub mod own;
@@ -7,29 +7,30 @@ pub mod temporary;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Names a file or device that experiments which only read use in place of a scratch file. The lab sets it to its first drive.
+/// Environment variable that names a file or device for read-only experiments to use in place of a scratch file. The
+/// lab sets it to its first drive.
 pub const TARGET_VARIABLE: &str = "IOTRAIL_TARGET";
 
-/// In a lab guest: the directory shared by the host, which also keeps the guest's results.
+/// In a lab guest: the directory shared with the host, which also receives the guest's results.
 pub const OF_A_GUEST: &str = "/run/iotrail-lab";
 
-/// `$XDG_STATE_HOME/iotrail`, otherwise `~/.local/state/iotrail`; `None` if neither variable is set.
+/// `$XDG_STATE_HOME/iotrail`, by default `~/.local/state/iotrail`; `None` if neither variable is set.
 pub fn state() -> Option<PathBuf> {
     under(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"), ".local/state")
 }
 
-/// `$XDG_CACHE_HOME/iotrail`, otherwise `~/.cache/iotrail`; `None` if neither variable is set.
+/// `$XDG_CACHE_HOME/iotrail`, by default `~/.cache/iotrail`; `None` if neither variable is set.
 pub fn cache() -> Option<PathBuf> {
     under(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"), ".cache")
 }
 
-/// In a lab guest the state directory belongs to the host user, with any user ID, and is under a directory that only root
-/// writes.
+/// Whether this is a lab guest's state directory. It belongs to the host user, with an arbitrary user ID, below a
+/// directory that only root can write to.
 pub fn is_of_a_guest(dir: &Path) -> bool {
     dir.starts_with(OF_A_GUEST)
 }
 
-/// The XDG base directory specification requires ignoring a relative variable.
+/// The XDG base directory specification requires that relative paths are ignored.
 fn under(named: Option<OsString>, home: Option<OsString>, below_home: &str) -> Option<PathBuf> {
     let absolute = |p: &PathBuf| p.is_absolute();
     named

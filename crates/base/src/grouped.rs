@@ -1,6 +1,6 @@
-//! Values by key, for few keys: without order and without a hash.
+//! Groups values by key, without ordering or hashing; for few keys.
 
-/// Each key once, in the order in which they came first, with its values in theirs.
+/// Each key once, in order of first occurrence, with its values in their order.
 pub fn grouped<K: PartialEq, V>(pairs: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
     let mut groups: Vec<(K, Vec<V>)> = Vec::new();
     for (key, value) in pairs {

@@ -1,4 +1,4 @@
-//! Text files that the user names and that are read at once.
+//! Reads text files that the user names.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::words;
 
-/// A device without an end, or a huge file, does not fill the memory: more than `most` bytes are an error.
+/// Fails if there are more than `most` bytes, so that an endless device or a huge file does not exhaust memory.
 pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut read = Vec::new();
     File::open(path)?.take(most + 1).read_to_end(&mut read)?;
@@ -16,7 +16,7 @@ pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// The same of UTF-8.
+/// The same for UTF-8 text.
 pub fn text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(bytes(path, most)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no UTF-8 text"))
 }
@@ -33,7 +33,7 @@ mod tests {
         assert_eq!(text(&file, 8).unwrap(), "12345678");
         assert_eq!(text(&file, 7).unwrap_err().to_string(), "it is larger than 7 B");
         assert_eq!(text(Path::new("/dev/zero"), 1 << 20).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
-        // The limit is in the middle of a letter.
+        // The limit is within a multi-byte character.
         std::fs::write(&file, "äöü").unwrap();
         assert_eq!(text(&file, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         std::fs::write(&file, b"\xff").unwrap();

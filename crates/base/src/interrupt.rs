@@ -1,5 +1,5 @@
-//! Ctrl-C, and the other signals with which a user or a terminal ends a program. After the first, the run stores all complete measurements
-//! and ends; the second kills.
+//! Ctrl-C and other signals with which a user or terminal ends a program. The first one makes the run store its
+//! complete measurements and exit; the second one kills the process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -8,19 +8,19 @@ use crate::error::{Error, Result};
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// A signal raised the flag, and not only an [`Alarm`](crate::alarm::Alarm).
+/// Whether a signal raised the flag, rather than an [`Alarm`](crate::alarm::Alarm).
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
 
-/// The signal, if a process sent it; 0: none did, or the kernel did (a terminal's Ctrl-C).
+/// Last signal that a process sent; 0: none, or the kernel sent it (a terminal's Ctrl-C).
 static SENT: AtomicI32 = AtomicI32::new(0);
 
-/// The last signal, from a process or the kernel.
+/// Last signal from a process or the kernel.
 static LAST: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn ask_to_stop(signal: libc::c_int, info: *const libc::siginfo_t, _context: *const libc::c_void) {
-    // Only stores to atomics: nothing else is safe in a signal handler.
+    // Only stores to atomics, which is safe in a signal handler.
     SIGNALLED.store(true, Ordering::Relaxed);
-    // SAFETY: with SA_SIGINFO the kernel hands over a live structure, and the code is valid for every signal.
+    // SAFETY: with SA_SIGINFO the kernel passes a live structure whose code is valid for every signal.
     if unsafe { (*info).si_code } <= 0 {
         SENT.store(signal, Ordering::Relaxed);
     }
@@ -30,7 +30,7 @@ extern "C" fn ask_to_stop(signal: libc::c_int, info: *const libc::siginfo_t, _co
 
 static LAST_WORDS: OnceLock<String> = OnceLock::new();
 
-/// The second signal: it kills as it would without this, but not silently.
+/// The second signal kills as it would by default, but prints a line first.
 extern "C" fn ask_to_stop_or_leave(signal: libc::c_int, info: *const libc::siginfo_t, context: *const libc::c_void) {
     if !SIGNALLED.load(Ordering::Relaxed) {
         return ask_to_stop(signal, info, context);
@@ -39,21 +39,21 @@ extern "C" fn ask_to_stop_or_leave(signal: libc::c_int, info: *const libc::sigin
         // SAFETY: write, signal and raise are async-signal-safe, and the bytes are never freed.
         unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
     }
-    // SAFETY: as above. The signal is blocked until this returns, and kills then.
+    // SAFETY: as above. The signal is blocked until the handler returns, and then kills.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
     }
 }
 
-/// From now on the second signal prints this line on standard error before it kills. The first caller decides the text.
+/// Makes the second signal print this line to standard error before it kills. The first caller decides the text.
 pub fn leave_with(line: &str) -> Result<()> {
     LAST_WORDS.get_or_init(|| format!("{line}\n"));
     handle(ask_to_stop_or_leave as *const () as libc::sighandler_t, 0)
 }
 
-/// The signal that raised the flag, if a process sent it to this process: the children have not received it. `None` for a
-/// terminal's signal, which goes to the complete foreground group.
+/// The signal that raised the flag, if a process sent it to this process, so that children did not receive it. `None`
+/// for a terminal's signal, which the whole foreground group receives.
 pub fn sent_to_us_alone() -> Option<libc::c_int> {
     Some(SENT.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
 }
@@ -82,37 +82,37 @@ pub(crate) fn lower() {
     STOP.store(is_asked(), Ordering::Relaxed);
 }
 
-/// From now on SIGINT, SIGTERM, SIGQUIT and SIGHUP raise the returned flag instead of killing the process, the first time each. System calls
-/// that they hit are restarted where the kernel can.
+/// Makes the first SIGINT, SIGTERM, SIGQUIT or SIGHUP raise the returned flag in place of killing the process.
+/// Interrupted system calls are restarted if the kernel can.
 pub fn raise_flag() -> Result<&'static AtomicBool> {
     // The handler is removed after one delivery, so that the second signal kills.
     handle(ask_to_stop as *const () as libc::sighandler_t, libc::SA_RESETHAND)?;
     Ok(&STOP)
 }
 
-/// Until [`let_go`] a second signal does not kill either: something has to be restored first.
+/// Until [`let_go`] is called, a second signal does not kill either, because something must be restored first.
 pub fn hold() -> Result<()> {
     handle(ask_to_stop as *const () as libc::sighandler_t, 0)
 }
 
-/// As before [`hold`]: where a signal has come meanwhile, the next one kills.
+/// Restores the behaviour before [`hold`]: if a signal has arrived since, the next one kills.
 pub fn let_go() -> Result<()> {
     if is_asked() { handle(libc::SIG_DFL, 0) } else { raise_flag().map(drop) }
 }
 
-/// SIGHUP asked to reload.
+/// SIGHUP requested a reload.
 static RELOAD: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn ask_to_reload(_signal: libc::c_int) {
     RELOAD.store(true, Ordering::Relaxed);
 }
 
-/// From now on SIGHUP does not end this process; [`reload`] reports it.
+/// Makes SIGHUP request a reload, see [`reload`], in place of ending this process.
 pub fn reload_by_sighup() -> Result<()> {
     action(libc::SIGHUP, ask_to_reload as *const () as libc::sighandler_t, 0)
 }
 
-/// Whether SIGHUP has come since this was called last.
+/// Whether SIGHUP has arrived since the last call.
 pub fn reload() -> bool {
     RELOAD.swap(false, Ordering::Relaxed)
 }
@@ -120,10 +120,10 @@ pub fn reload() -> bool {
 fn handle(handler: libc::sighandler_t, once: libc::c_int) -> Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGQUIT, libc::SIGHUP] {
         if signal == libc::SIGHUP && is_ignored(signal) {
-            // By nohup(1).
+            // Ignored by nohup(1).
             continue;
         }
-        // When a terminal is lost, the kernel and the shell both send SIGHUP: the second must not kill.
+        // When a terminal is lost, both the kernel and the shell send SIGHUP; the second one must not kill.
         let once = if signal == libc::SIGHUP { 0 } else { once };
         action(signal, handler, once | libc::SA_SIGINFO)?;
     }
@@ -131,11 +131,11 @@ fn handle(handler: libc::sighandler_t, once: libc::c_int) -> Result<()> {
 }
 
 fn action(signal: libc::c_int, handler: libc::sighandler_t, flags: libc::c_int) -> Result<()> {
-    // SAFETY: an all-zero sigaction is a valid one (no flags, empty mask, default handler).
+    // SAFETY: an all-zero sigaction is valid (no flags, empty mask, default handler).
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler;
     action.sa_flags = libc::SA_RESTART | flags;
-    // SAFETY: `action` outlives the call and its handler is async-signal-safe; the old action is not requested.
+    // SAFETY: `action` outlives the call, and its handler is async-signal-safe; the old action is not requested.
     if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
         return Err(Error::machine("cannot take Ctrl-C", "a seccomp filter may forbid rt_sigaction")
             .because(std::io::Error::last_os_error()));
@@ -144,7 +144,7 @@ fn action(signal: libc::c_int, handler: libc::sighandler_t, flags: libc::c_int) 
 }
 
 fn is_ignored(signal: libc::c_int) -> bool {
-    // SAFETY: asks for the present action, into a valid place.
+    // SAFETY: only queries the current action into a valid structure.
     unsafe {
         let mut now: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut now) == 0 && now.sa_sigaction == libc::SIG_IGN
@@ -164,7 +164,7 @@ mod tests {
         assert!(stop.load(Ordering::Relaxed));
         assert_eq!(sent_to_us_alone(), Some(libc::SIGTERM));
         let now = || {
-            // SAFETY: only asks for the present action, into a valid place.
+            // SAFETY: only queries the current action into a valid structure.
             unsafe {
                 let mut now: libc::sigaction = std::mem::zeroed();
                 assert_eq!(libc::sigaction(libc::SIGTERM, std::ptr::null(), &mut now), 0);
@@ -173,7 +173,7 @@ mod tests {
         };
         assert_eq!(now(), libc::SIG_DFL);
         hold().unwrap();
-        // SAFETY: as above; the handler is set again.
+        // SAFETY: as above; the handler is installed again.
         unsafe { libc::raise(libc::SIGTERM) };
         assert_ne!(now(), libc::SIG_DFL, "as often as it comes");
         let_go().unwrap();

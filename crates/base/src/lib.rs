@@ -1,7 +1,7 @@
-//! The base of all crates, without I/O tracing: errors with their remedies, text that is safe for a terminal, numbers and sizes as
-//! text, files written under a temporary name or locked, directories, mapped memory, Ctrl-C.
+//! Base of all crates, without I/O tracing: errors with remedies, terminal-safe text, numbers and sizes as text,
+//! atomically written and locked files, directories, mapped memory, Ctrl-C.
 //!
-//! It uses no other crate of the workspace. It reads only its own process, directories and outputs.
+//! Uses no other crate of the workspace, and reads only its own process, directories and outputs.
 
 pub mod alarm;
 pub mod corruption;

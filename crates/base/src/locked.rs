@@ -1,20 +1,20 @@
-//! A file that one process at a time holds locked, with its number in it.
+//! A lock file for one process at a time, which contains the process ID.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// The owner of the lock.
+/// Result of locking.
 #[derive(Debug)]
 pub enum Locked {
-    /// Ours, for as long as the file is open.
+    /// Locked by this process for as long as the file is open.
     Ours(File),
-    /// Another process; its process ID, if the file contains it.
+    /// Locked by another process, with its PID if the file contains one.
     Others(Option<String>),
 }
 
-/// Creates the file if it is missing. Links are not followed: the content would be in a different file.
+/// Locks the file, and creates it if missing. Does not follow symlinks, so that no other file is overwritten.
 pub fn lock(path: &Path) -> io::Result<Locked> {
     loop {
         let mut options = File::options();
@@ -29,14 +29,14 @@ pub fn lock(path: &Path) -> io::Result<Locked> {
             }
             Err(TryLockError::Error(e)) => return Err(e),
         }
-        // The previous owner may have removed it in between.
+        // The previous owner may have removed the file in the meantime.
         if file.metadata()?.nlink() > 0 {
             return Ok(Locked::Ours(file));
         }
     }
 }
 
-/// Writes this process's ID into it.
+/// Writes this process's ID to the file.
 pub fn sign(mut file: &File) -> io::Result<()> {
     file.set_len(0)?;
     file.seek(SeekFrom::Start(0))?;

@@ -6,20 +6,20 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{self, MapFlags, ProtFlags};
 
-/// Pages at an address of the kernel's choice. The users of the address decide about access.
+/// Pages at an address that the kernel chose. Users of the address are responsible for access.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: an address and a size; the mapping belongs to the process, not to a thread.
+// SAFETY: an address and a size. The mapping belongs to the process, not to a thread.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed memory, readable and writable. `flags`: shared or private, and others.
+    /// Zeroed, readable and writable memory. `flags`: shared or private, and others.
     pub fn anonymous(bytes: usize, flags: MapFlags) -> io::Result<Self> {
         // SAFETY: without FIXED, the kernel chooses an unmapped address.
         let base = unsafe {
@@ -28,7 +28,7 @@ impl Mapping {
         Self::at(base?.cast(), bytes)
     }
 
-    /// A part of a file, as all that have it see it.
+    /// Part of a file, shared with all other mappings of it.
     pub fn shared(file: impl AsFd, offset: u64, bytes: usize, access: ProtFlags) -> io::Result<Self> {
         // SAFETY: as above.
         let base = unsafe { mm::mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, file, offset) };
@@ -53,7 +53,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this process's own mapping. Users of its address stop using it before.
+        // SAFETY: this process's own mapping, whose address is no longer in use.
         let done = unsafe { mm::munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert_eq!(done, Ok(()));
     }
@@ -69,7 +69,7 @@ mod tests {
     fn anonymous_memory_is_zero_and_can_be_written() {
         let memory = Mapping::anonymous(4096, MapFlags::PRIVATE).unwrap();
         assert_eq!(memory.bytes(), 4096);
-        // SAFETY: the last byte of the mapping, which has no other user.
+        // SAFETY: the last byte of the mapping, which has no other users.
         unsafe {
             let last = memory.base().add(4095);
             assert_eq!(last.read(), 0);
@@ -84,7 +84,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[5; 8192]).unwrap();
         let part = Mapping::shared(&file, 4096, 4096, ProtFlags::READ).unwrap();
-        // SAFETY: a byte of the file that is there.
+        // SAFETY: a byte within the file.
         assert_eq!(unsafe { part.base().read() }, 5);
         assert!(Mapping::shared(&file, 1, 4096, ProtFlags::READ).is_err(), "no whole page");
     }

@@ -1,5 +1,5 @@
-//! iotrail started by iotrail. With [`OPTION`] as its first argument it prints its outcome as JSON, on a line of its standard output, and
-//! leaves its error to the process that started it.
+//! iotrail started by iotrail. With [`OPTION`] as the first argument it prints its outcome as a line of JSON to
+//! standard output, and leaves printing the error to its parent.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::{CommandExt as _, parent_id};
@@ -14,28 +14,28 @@ use crate::error::{Error, Result};
 
 pub const OPTION: &str = "--outcome";
 
-/// A line of its standard output.
+/// The outcome, as a line of standard output.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Outcome {
-    /// Exit status; null: it continues.
+    /// Exit status; null while it continues.
     status: Option<u8>,
     error: Option<Error>,
 }
 
-/// Whether the process that started this one reads the outcome.
+/// Whether the parent process reads the outcome.
 pub fn is_asked() -> bool {
     std::env::args_os().nth(1).is_some_and(|word| word == OPTION)
 }
 
-/// Prints it. If the other process has exited, this one is about to exit.
+/// Prints the outcome. If the parent has exited, this process is about to exit too.
 pub fn report(status: Option<u8>, error: Option<Error>) {
     let line = serde_json::to_string(&Outcome { status, error }).unwrap_or_default();
     _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// The program that runs, even if its file has been replaced meanwhile. It gets `at_end` when this process ends; `before_exec` runs in the
-/// child, and may neither lock nor allocate.
+/// The running program, even if its file was replaced. It receives `at_end` when this process exits. `before_exec` runs
+/// in the child, and must neither lock nor allocate.
 pub fn command(
     at_end: Signal,
     mut before_exec: impl FnMut() -> std::io::Result<()> + Send + Sync + 'static,
@@ -44,13 +44,13 @@ pub fn command(
     let parent = std::process::id();
     let between_fork_and_exec = move || {
         set_parent_process_death_signal(Some(at_end))?;
-        // The parent may have died before the request.
+        // The parent may have died before prctl was called.
         if parent_id() != parent {
             return Err(std::io::ErrorKind::NotFound.into());
         }
         before_exec()
     };
-    // SAFETY: two system calls, which neither lock nor allocate; and `before_exec`, which does neither.
+    // SAFETY: two system calls, which neither lock nor allocate, and `before_exec`, which does neither.
     unsafe { command.arg0("iotrail").stdin(Stdio::null()).pre_exec(between_fork_and_exec) };
     command
 }
@@ -59,7 +59,7 @@ pub fn cannot_start(e: std::io::Error) -> Error {
     Error::machine("cannot start iotrail again", "see the limits of processes: ulimit -u").because(e)
 }
 
-/// The last error among the outcomes in the output.
+/// The last error among the outcomes in this output.
 pub fn error_in(printed: &[u8]) -> Option<Error> {
     let outcomes = printed.split(|byte| *byte == b'\n').rev();
     outcomes.filter_map(|line| serde_json::from_slice::<Outcome>(line).ok()).find_map(|outcome| outcome.error)
@@ -68,8 +68,8 @@ pub fn error_in(printed: &[u8]) -> Option<Error> {
 /// Interval between calls of `look`.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs it to its end: its status, and the error that it reports. `line` takes each line of its standard error; a signal that `look` returns
-/// is sent to it, once.
+/// Runs the command to its end. Returns its status and the error that it reports. `line` receives each line of its
+/// standard error. A signal that `look` returns is forwarded once.
 pub fn run(
     mut command: Command,
     line: impl Fn(&str) + Send + 'static,
@@ -79,7 +79,7 @@ pub fn run(
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let printed = thread::spawn(move || {
         let mut printed = Vec::new();
-        // The output up to then may hold the outcome.
+        // The output so far may contain the outcome.
         stdout.map(|mut out| out.read_to_end(&mut printed).unwrap_or(0));
         error_in(&printed)
     });
@@ -93,7 +93,7 @@ pub fn run(
             break status;
         }
         if let Some(signal) = look().filter(|_| !sent) {
-            // It has not been waited for: the number is still its own.
+            // The process was not waited for, so its PID was not reused.
             sent = kill_process(Pid::from_child(&child), signal).is_ok();
         }
         thread::sleep(LOOK);

@@ -1,6 +1,6 @@
-//! Text from outside (names of files, devices, programs, hosts and kernels, titles of experiments) in a form that is safe for a
-//! terminal, and lines on standard error. All text with such names passes these functions, so that no name controls a terminal or imitates a line
-//! of iotrail.
+//! Makes external text safe for a terminal (names of files, devices, programs, hosts and kernels, titles of
+//! experiments), and prints lines to standard error. All text with such names passes through here, so that no name can
+//! control a terminal or imitate an iotrail message.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::sanitise::is_plain;
 pub use crate::sanitise::sanitise;
 
-/// JSON whose strings contain no control characters: those are escaped by number, which is the same JSON.
+/// Escapes control characters in JSON strings by number, which does not change the JSON's meaning.
 pub fn json(text: String) -> String {
     let steers = |c: char| !is_plain(c) && c != '\n';
     if !text.contains(steers) {
@@ -27,7 +27,7 @@ pub fn json(text: String) -> String {
     out
 }
 
-/// As [`json`], in ASCII where the locale is one of ASCII and a person reads it on a terminal.
+/// Like [`json`], but in ASCII if it goes to a terminal with an ASCII locale.
 pub fn json_shown(text: String) -> String {
     let text = json(text);
     if text.is_ascii() || !std::io::stdout().is_terminal() || !is_ascii_alone(Stream::Stdout) {
@@ -43,24 +43,24 @@ pub fn json_shown(text: String) -> String {
     out
 }
 
-/// The stream of a text.
+/// Destination of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     Stdout,
     Stderr,
 }
 
-/// Characters that the user's programs read and show (locale(7)).
+/// Characters that the user's programs can read and display (locale(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locale {
     Utf8,
     /// `C`, `POSIX`, or a locale that is not UTF-8.
     Other,
-    /// None is named: services and containers have none, and their logs take UTF-8.
+    /// No locale is specified, as in services and containers, whose logs accept UTF-8.
     Unset,
 }
 
-/// `variable`: its value if it is set and not empty.
+/// `variable`: an environment variable's value if it is set and not empty.
 pub fn locale(variable: impl Fn(&str) -> Option<OsString>) -> Locale {
     let named = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(&variable);
     match named.map(|name| name.to_string_lossy().to_ascii_lowercase()) {
@@ -70,7 +70,7 @@ pub fn locale(variable: impl Fn(&str) -> Option<OsString>) -> Locale {
     }
 }
 
-/// Whether text there has to be ASCII: in a locale that is not UTF-8; without a locale on a terminal.
+/// Whether text must be ASCII: with a locale that is not UTF-8, or on a terminal without a locale.
 fn is_ascii_alone(stream: Stream) -> bool {
     match locale(|name| std::env::var_os(name).filter(|v| !v.is_empty())) {
         Locale::Utf8 => false,
@@ -82,18 +82,18 @@ fn is_ascii_alone(stream: Stream) -> bool {
     }
 }
 
-/// Text in the characters of the user's locale: iotrail's own signs are replaced by similar ASCII, other characters by their
-/// number.
+/// Text in the characters of the user's locale. iotrail's own symbols are replaced by similar ASCII, other characters
+/// by their number.
 pub fn for_locale(text: &str, stream: Stream) -> Cow<'_, str> {
     if text.is_ascii() || !is_ascii_alone(stream) { Cow::Borrowed(text) } else { Cow::Owned(to_ascii(text)) }
 }
 
-/// Whether iotrail's output on a terminal has to be ASCII.
+/// Whether output on a terminal must be ASCII.
 pub fn stdout_is_ascii() -> bool {
     is_ascii_alone(Stream::Stdout)
 }
 
-/// As [`to_ascii`], in the width of one sign.
+/// Like [`to_ascii`], for a single character of the same width.
 pub fn one_of_ascii(c: char) -> char {
     match c {
         _ if c.is_ascii() => c,
@@ -113,7 +113,7 @@ pub(crate) fn to_ascii(text: &str) -> String {
     out
 }
 
-/// As wide as the sign itself where that is possible: tables stay tables.
+/// As wide as the original if possible, so that tables stay aligned.
 fn nearest(c: char) -> Option<&'static str> {
     Some(match c {
         'µ' | 'μ' => "u",
@@ -145,16 +145,16 @@ fn nearest(c: char) -> Option<&'static str> {
     })
 }
 
-/// Set before main if standard output was closed when this process started.
+/// Set before main if standard output was closed at startup.
 static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// To be called by the program before the standard library has put /dev/null in the place of a closed descriptor.
+/// Must be called before the standard library opens /dev/null in place of a closed descriptor.
 pub fn note_closed_stdout() {
     let is_closed = rustix::io::fcntl_getfd(rustix::stdio::stdout()).is_err();
     STDOUT_CLOSED.store(is_closed, Ordering::Relaxed);
 }
 
-/// Errors: it was closed when this process began, so that a result would be lost without a word.
+/// Fails if standard output was closed at startup, in which case a result would be lost silently.
 pub fn stdout_is_open() -> Result<()> {
     match STDOUT_CLOSED.load(Ordering::Relaxed) {
         false => Ok(()),
@@ -164,7 +164,7 @@ pub fn stdout_is_open() -> Result<()> {
     }
 }
 
-/// Writes one sanitised line to standard error. If that fails, there is no channel left for the error, and the work continues.
+/// Writes one sanitised line to standard error. A failure cannot be reported anywhere, so it is ignored.
 pub fn say(line: &str) {
     let line = sanitise(line);
     writeln!(std::io::stderr().lock(), "{}", for_locale(&line, Stream::Stderr)).unwrap_or(());

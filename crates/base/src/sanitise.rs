@@ -1,7 +1,7 @@
-//! Text from outside, as it may be shown.
+//! Makes external text safe to display.
 
-/// Removes characters that control a terminal, change the direction of writing, are invisible, or end the line; their
-/// number is shown instead. Combining marks stay.
+/// Replaces characters that control a terminal, change the writing direction, are invisible or end the line by their
+/// number. Keeps combining marks.
 pub fn sanitise(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -13,8 +13,8 @@ pub fn sanitise(text: &str) -> String {
     out
 }
 
-/// The standard library knows non-printable characters: control and format characters, line ends, spaces except the usual one, and
-/// code points that Unicode has not assigned.
+/// Based on the standard library's non-printable characters: control and format characters, line ends, spaces except
+/// U+0020, and unassigned code points.
 pub fn is_plain(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();

@@ -1,11 +1,11 @@
-//! Sizes and spans of time as a person writes them: on the command line, and in an experiment's file.
+//! Parses sizes and durations as written on the command line and in experiment files.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// A size in bytes; reads `4k`, `1M`, `2g` (powers of 1024).
+/// A size in bytes; accepts `4k`, `1M`, `2g` (powers of 1024).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
@@ -27,7 +27,7 @@ impl FromStr for Bytes {
     }
 }
 
-/// A span of time; reads `5s`, `500ms`, `20us`, `100ns`, `2m`.
+/// A duration; accepts `5s`, `500ms`, `20us`, `100ns`, `2m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);
 

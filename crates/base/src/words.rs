@@ -2,10 +2,10 @@
 
 use crate::sanitise::sanitise;
 
-/// Printed if there is no number.
+/// Printed in place of an unknown number.
 pub const UNKNOWN: &str = "–";
 
-/// Three significant digits, without an exponent below a million.
+/// Three significant digits, without an exponent below one million.
 pub fn three_digits(x: f64) -> String {
     match x.abs() {
         a if a >= 99.95 => format!("{x:.0}"),
@@ -19,27 +19,27 @@ pub fn three_digits(x: f64) -> String {
 fn scaled(x: f64, step: f64, units: &[&str]) -> String {
     let mut x = x;
     let mut i = 0;
-    // Before the value rounds up to a fourth digit.
+    // Switches before the value would round up to a fourth digit.
     while x.abs() >= 0.9995 * step && i + 1 < units.len() {
         x /= step;
         i += 1;
     }
-    // A value without a unit is a count, printed as an integer.
+    // A value without a unit prefix is a count, printed as an integer.
     let number = if i == 0 && x.fract() == 0.0 { format!("{x:.0}") } else { three_digits(x) };
     if units[i].is_empty() { number } else { format!("{number} {}", units[i]) }
 }
 
-/// A number per second or a count: `250`, `9.81 k`, `1.10 M`.
+/// A rate per second or a count: `250`, `9.81 k`, `1.10 M`.
 pub fn count(x: f64) -> String {
     scaled(x, 1e3, &["", "k", "M", "G"])
 }
 
-/// A span of time: `812 ns`, `101 µs`, `4.00 ms`, `1.20 s`.
+/// A duration: `812 ns`, `101 µs`, `4.00 ms`, `1.20 s`.
 pub fn span(ns: f64) -> String {
     scaled(ns, 1e3, &["ns", "µs", "ms", "s"])
 }
 
-/// A span that may not be known.
+/// A duration that may be unknown.
 pub fn known_span(ns: Option<u64>) -> String {
     ns.map_or(UNKNOWN.into(), |ns| span(ns as f64))
 }
@@ -49,7 +49,7 @@ pub fn bytes(n: u64) -> String {
     scaled(n as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"]).replace(".00 ", " ")
 }
 
-/// A share of 1 in percent. 0 % and 100 % are printed only for exact values.
+/// A share of 1 in percent. Only exact values are printed as 0 % or 100 %.
 pub fn percent(share: f64) -> String {
     let p = share * 100.0;
     match p {
@@ -60,7 +60,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A number per I/O: two decimals, since smaller differences do not matter.
+/// A number per I/O, with two decimals: smaller differences do not matter.
 pub fn per_io(x: f64) -> String {
     if x > 0.0 && x < 0.005 { "<0.01".into() } else { format!("{x:.2}") }
 }
@@ -74,12 +74,12 @@ pub fn list(items: &[String]) -> String {
     }
 }
 
-/// `0,2,3`: CPUs, descriptors, as options take them.
+/// `0,2,3`: CPUs or descriptors as options accept them.
 pub fn numbers(of: &[u32]) -> String {
     of.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// As " and 3 descendants", after the name of a process.
+/// " and 3 descendants", to follow the name of a process.
 pub fn and_descendants(n: usize) -> String {
     if n == 0 { String::new() } else { format!(" and {}", plural(n, "descendant")) }
 }
@@ -94,7 +94,7 @@ pub fn so_many(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count(n as f64)) }
 }
 
-/// A line of another program's output as a message shows it: one plain line of at most 200 characters.
+/// A line of another program's output for use in a message: one sanitised line of at most 200 characters.
 pub fn quoted(line: &str) -> String {
     const MOST: usize = 200;
     let end = line.char_indices().nth(MOST).map(|(i, _)| i);
@@ -105,7 +105,7 @@ pub fn quoted(line: &str) -> String {
     plain
 }
 
-/// The last line that is not empty, [`quoted`]; `None`: there is none.
+/// The last non-empty line, [`quoted`]; `None` if there is none.
 pub fn last_line(text: &str) -> Option<String> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(quoted)
 }

@@ -1,4 +1,4 @@
-//! Whether the processor runs the guest's instructions, or software does.
+//! Whether the guest runs on the CPU (KVM) or is emulated.
 
 use std::fs::File;
 use std::io;
@@ -9,17 +9,17 @@ use super::cache::{Cache, cannot_write};
 use iotrail_base::error::{Error, Result};
 use iotrail_host::{cpu, kernel};
 
-/// How the guest's instructions are run.
+/// How guest instructions are executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acceleration {
-    /// By the processor.
+    /// By the CPU.
     Kvm,
-    /// By QEMU: times are not valid.
+    /// By QEMU; times are not meaningful.
     Emulation,
 }
 
 impl Acceleration {
-    /// KVM if it works: the device opens and creates a machine.
+    /// KVM if it works, which means that the device opens and can create a VM.
     pub fn found() -> Self {
         match kvm_works() {
             Ok(()) => Acceleration::Kvm,
@@ -27,7 +27,7 @@ impl Acceleration {
         }
     }
 
-    /// KVM, or why not.
+    /// KVM, or an error with the reason why it does not work.
     pub fn kvm() -> Result<Self> {
         kvm_works().map(|()| Acceleration::Kvm).map_err(|e| {
             Error::machine("KVM does not work here", "leave --accel out: the lab then emulates the processor")
@@ -36,11 +36,11 @@ impl Acceleration {
     }
 }
 
-/// A guest kernel that KVM failed to run on this host: a cache file whose text is the reason.
+/// Remembers a guest kernel that KVM failed to run on this host: a cache file that contains the reason.
 pub(crate) struct Failure(PathBuf);
 
 impl Failure {
-    /// Another host kernel, processor or guest kernel may behave differently, so the name has all three.
+    /// Another host kernel, CPU or guest kernel may behave differently, so the name contains all three.
     pub(crate) fn of(cache: &Cache, vmlinux: &Path) -> Self {
         let guest = vmlinux.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         let parts = [kernel::release(), cpu::model(), guest].map(Option::unwrap_or_default).join("_");
@@ -71,12 +71,12 @@ const KVM_CREATE_VM: libc::Ioctl = 0xae01;
 
 fn kvm_works() -> io::Result<()> {
     let kvm = File::options().read(true).write(true).open("/dev/kvm")?;
-    // SAFETY: takes a number (the default kind of machine) and gives a new descriptor or -1.
+    // SAFETY: takes an integer (the default machine type) and returns a new descriptor or -1.
     let machine = unsafe { libc::ioctl(kvm.as_raw_fd(), KVM_CREATE_VM, 0) };
     if machine < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that the call has just created for this process.
+    // SAFETY: the call has just created this descriptor for this process.
     drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(machine) });
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! The processor of a guest: its names in Debian, QEMU and the kernel, and its machine type.
+//! Guest architecture: its names in Debian, QEMU and the kernel, and its machine type.
 
 use std::fmt;
 
-/// Those that the lab boots.
+/// Architectures that the lab can boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arch {
     Amd64,
@@ -10,12 +10,12 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// This machine's.
+    /// This machine's architecture.
     pub fn host() -> Self {
         if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::Amd64 }
     }
 
-    /// Debian's name, which its kernels' releases end with.
+    /// Debian's name, with which its kernel releases end.
     pub fn debian(self) -> &'static str {
         match self {
             Arch::Amd64 => "amd64",
@@ -23,13 +23,13 @@ impl Arch {
         }
     }
 
-    /// The processor of a release; for an ambiguous name that of this machine.
+    /// Architecture of a release; if ambiguous, this machine's.
     pub(super) fn of_release(release: &str) -> Self {
         let named = |arch: &Arch| release.split('-').any(|part| part == arch.debian());
         [Arch::Amd64, Arch::Arm64].into_iter().find(named).unwrap_or(Self::host())
     }
 
-    /// The directory of libraries in Debian, and the loader in it.
+    /// Debian's library directory, and the dynamic loader in it.
     pub(super) fn libraries(self) -> (&'static str, &'static str) {
         match self {
             Arch::Amd64 => ("x86_64-linux-gnu", "ld-linux-x86-64.so.2"),
@@ -37,7 +37,7 @@ impl Arch {
         }
     }
 
-    /// The emulator, and the package that holds it.
+    /// The emulator and its package.
     pub(super) fn qemu(self) -> (&'static str, &'static str) {
         match self {
             Arch::Amd64 => ("qemu-system-x86_64", "qemu-system-x86"),
@@ -52,8 +52,8 @@ impl Arch {
         }
     }
 
-    /// The processor under emulation. Page tables of five levels, and addresses signed in the way of real ones, cost emulation time and
-    /// give nothing.
+    /// CPU model for emulation. Five-level page tables, and pointer authentication with the architected algorithm,
+    /// would cost emulation time without benefit.
     pub(super) fn emulated(self) -> &'static str {
         match self {
             Arch::Amd64 => "max,la57=off",
@@ -61,8 +61,8 @@ impl Arch {
         }
     }
 
-    /// Kernel parameters. On x86 the emulated clock is as steady as the host's, and the kernel's timer test fails if the host is
-    /// too busy for it to tick in time.
+    /// Kernel parameters. On x86 the emulated clock is as stable as the host's, and the kernel's timer check would fail
+    /// if the host is too busy to tick in time.
     pub(super) fn parameters(self) -> &'static str {
         match self {
             Arch::Amd64 => {

@@ -1,4 +1,4 @@
-//! The directory of downloads and generated files: kernels, tools, package lists. All of it can be recreated.
+//! The directory of downloads and generated files (kernels, tools, package lists), all of which can be recreated.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -9,14 +9,14 @@ use rustix::fs::{FlockOperation, flock};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::folders::{self, own};
 
-/// An entry is complete or missing: it is created under another name, and renamed.
+/// Entries are complete or missing: each is created under another name and renamed.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
 }
 
 impl Cache {
-    /// `named`, otherwise `$XDG_CACHE_HOME/iotrail/lab`, otherwise `~/.cache/iotrail/lab`. Nothing is created yet.
+    /// `named`, or `$XDG_CACHE_HOME/iotrail/lab`, or `~/.cache/iotrail/lab`. Creates nothing yet.
     pub fn at(named: Option<&Path>) -> Result<Self> {
         let root = match named {
             Some(path) => std::path::absolute(path)
@@ -26,7 +26,7 @@ impl Cache {
                 let dir = folders::cache();
                 let dir =
                     dir.ok_or_else(|| Error::input("neither XDG_CACHE_HOME nor HOME is set", REMEDY))?.join("lab");
-                // Files that are booted from there may not belong to another user.
+                // Files to boot must not belong to another user.
                 own::check(&dir, REMEDY)?;
                 dir
             }
@@ -44,7 +44,7 @@ impl Cache {
         path.exists().then_some(path)
     }
 
-    /// The entry; created by `make` in an empty directory if missing. A concurrent process waits and finds it.
+    /// Path of an entry. If missing, `make` creates it in an empty directory, while concurrent processes wait for it.
     pub fn entry(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         if let Some(path) = self.find(name) {
             return Ok(path);
@@ -56,22 +56,22 @@ impl Cache {
         }
         let folder = path.parent().unwrap_or(&self.root);
         std::fs::create_dir_all(folder).map_err(|e| cannot_write(folder, e))?;
-        // Removed again when `make` fails.
+        // Removed if `make` fails.
         let unfinished =
             tempfile::Builder::new().prefix(".unfinished-").tempdir_in(folder).map_err(|e| cannot_write(folder, e))?;
         make(unfinished.path())?;
         std::fs::rename(unfinished.path(), &path).map_err(|e| cannot_write(&path, e))?;
-        // Nothing is left under the first name.
+        // Renamed, so nothing is left under the temporary name.
         drop(unfinished.keep());
         Ok(path)
     }
 
-    /// Until it is dropped no other process has the lock of that name.
+    /// Locks a name against other processes until dropped.
     pub fn lock(&self, name: &str) -> Result<File> {
         let folder = self.root.join("locks");
         std::fs::create_dir_all(&folder).map_err(|e| cannot_write(&folder, e))?;
         let path = folder.join(name.replace('/', "-"));
-        // An existing file of that name is not truncated, and links are not followed.
+        // Does not truncate an existing file or follow symlinks.
         let mut options = File::options();
         options.write(true).create(true).truncate(false).custom_flags(libc::O_NOFOLLOW);
         let file = options.open(&path).map_err(|e| cannot_write(&path, e))?;

@@ -1,4 +1,4 @@
-//! `--nvme`: a drive of the guest, its queues, its data, and its injected faults.
+//! `--nvme`: a guest's drive, its queues, data and injected faults.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,9 +10,9 @@ use iotrail_base::units::{Bytes, Span};
 /// One NVMe drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drive {
-    /// I/O queues with interrupts.
+    /// Number of I/O queues with interrupts.
     pub queues: u32,
-    /// Polled I/O queues, in addition.
+    /// Number of additional polled I/O queues.
     pub poll: u32,
     pub size_bytes: u64,
     pub data: Data,
@@ -20,28 +20,29 @@ pub struct Drive {
     pub errors: Vec<Failing>,
 }
 
-/// Handling of written data.
+/// How written data is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {
-    /// Written data is discarded, and reads give zeros; each request completes after this time, by its own interrupt.
+    /// Written data is discarded and reads return zeros. Each request completes after this time, with its own
+    /// interrupt.
     Discard { latency: Duration },
-    /// It can be read back, until the guest ends.
+    /// Written data can be read back until the guest ends.
     Keep,
 }
 
-/// Requests of that kind that touch the sector at this offset fail with EIO.
+/// Requests of this kind that touch the sector at this offset fail with EIO.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failing {
     pub write: bool,
     pub offset_bytes: u64,
 }
 
-/// Long enough that no request is done before the next one is submitted.
+/// Long enough that no request completes before the next one is submitted.
 const LATENCY: Duration = Duration::from_micros(100);
 
 const SECTOR: u64 = 512;
 
-/// More than the emulated drive can have.
+/// Above the emulated drive's limit.
 const MOST_QUEUES: u32 = 1024;
 
 impl FromStr for Drive {
@@ -100,7 +101,7 @@ impl FromStr for Failing {
             "write" => true,
             _ => return Err(wrong()),
         };
-        // 0 is an offset, and no size.
+        // 0 is a valid offset, but not a valid size.
         let offset_bytes = if offset == "0" { 0 } else { offset.parse::<Bytes>()?.0 };
         if !offset_bytes.is_multiple_of(SECTOR) {
             return Err(format!("errors: {offset} is not where a sector of {SECTOR} bytes begins"));
@@ -109,13 +110,13 @@ impl FromStr for Failing {
     }
 }
 
-/// The file of a drive that keeps its data, in the directory of the run.
+/// File with the data of a drive that keeps it, in the run's directory.
 pub fn file(folder: &Path, number: usize) -> std::path::PathBuf {
     folder.join(format!("drive{number}"))
 }
 
 impl Drive {
-    /// QEMU's options. Each drive has its own port, so that it can be unplugged.
+    /// QEMU options. Each drive has its own port, so that it can be unplugged.
     pub fn options(&self, number: usize, folder: &Path) -> Vec<OsString> {
         let mut image = match self.data {
             Data::Discard { latency } => format!(
@@ -140,7 +141,7 @@ impl Drive {
                 ));
             }
         }
-        // The administration's queue has a vector too.
+        // The admin queue needs a vector too.
         let device = format!(
             "nvme,serial=lab{number},drive=drive{number},bus=port{number},max_ioqpairs={},msix_qsize={}",
             self.queues + self.poll,
@@ -154,7 +155,7 @@ impl Drive {
     }
 }
 
-/// A comma ends a value in QEMU's options.
+/// Escapes commas, which end a value in QEMU options.
 pub(super) fn escaped(value: &str) -> String {
     value.replace(',', ",,")
 }

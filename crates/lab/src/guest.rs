@@ -1,6 +1,6 @@
-//! The init process of the guest: runs the command with pipes, like a shell, and transfers them over the ports of the machine.
+//! Init process of the guest: runs the command with pipes, as a shell does, and forwards them over the machine's ports.
 //!
-//! The ports themselves are not used as standard streams: each can be opened only once, so `/dev/stderr` would fail.
+//! The ports are not used as standard streams, because each can be opened only once, so that `/dev/stderr` would fail.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -18,18 +18,18 @@ use super::order::Order;
 use iotrail_base::error::{Error, Result};
 use iotrail_host::limits;
 
-/// Names of the ports, as the machine has them and as the kernel lists them.
+/// Port names, as configured in the machine and listed by the kernel.
 pub const PORTS: [&str; 4] = ["iotrail.stdin", "iotrail.stdout", "iotrail.stderr", "iotrail.control"];
 
-/// The kernel announces ports one by one.
+/// Time for the kernel to announce the ports, which it does one by one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time for which processes that outlive the command may write.
+/// Time for which processes that outlive the command may still write.
 const GRACE: Duration = Duration::from_secs(2);
 
 const BUFFER: usize = 64 << 10;
 
-/// Type of the opened ports.
+/// The opened ports, of type `P`.
 #[derive(Debug)]
 pub struct Ports<P> {
     pub stdin: P,
@@ -39,7 +39,7 @@ pub struct Ports<P> {
 }
 
 impl Ports<File> {
-    /// The ports of this machine.
+    /// Opens this machine's ports.
     pub fn open() -> Result<Self> {
         let [stdin, stdout, stderr, control] = PORTS.map(|name| {
             let path = find(name)?;
@@ -73,7 +73,7 @@ fn find(name: &str) -> Result<PathBuf> {
     }
 }
 
-/// A port that can be used from several threads.
+/// A port that several threads can use.
 pub trait Port: Read + Write + Send + Sized + 'static {
     fn another(&self) -> io::Result<Self>;
 }
@@ -84,7 +84,7 @@ impl Port for File {
     }
 }
 
-/// Runs the command and reports how it ended. `end_others` ends all other processes of the machine.
+/// Runs the command and reports its exit. `end_others` kills all other processes in the machine.
 pub fn keep<P: Port>(order: &Order, ports: Ports<P>, end_others: fn()) -> io::Result<()> {
     let Ports { stdin, stdout, stderr, mut control } = ports;
     control.write_all(FromGuest::Hello.to_string().as_bytes())?;
@@ -95,7 +95,7 @@ pub fn keep<P: Port>(order: &Order, ports: Ports<P>, end_others: fn()) -> io::Re
             let text = format!("iotrail: cannot run {name} in the lab: {e}; name a program that is there\n");
             let mut stderr = stderr;
             stderr.write_all(text.as_bytes())?;
-            // As a shell has it.
+            // As in a shell.
             let status = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
             return end(&mut control, status, 0, text.len() as u64);
         }
@@ -111,7 +111,7 @@ pub fn keep<P: Port>(order: &Order, ports: Ports<P>, end_others: fn()) -> io::Re
     let status = status_of(child.wait()?);
     let until = Instant::now() + GRACE;
     for _ in 0..2 {
-        // A process that still has one of them open may continue for some time, and is then ended.
+        // A process that still has an output open may continue for some time, and is then killed.
         if finished.recv_timeout(until.saturating_duration_since(Instant::now())).is_err() {
             end_others();
             break;
@@ -133,36 +133,36 @@ fn spawn(order: &Order) -> io::Result<Child> {
     command.args(args).current_dir(&order.working_folder).env_clear().envs(order.environment.iter().cloned());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     limits::give_back(&mut command);
-    // Its own process group, for signals.
+    // A process group of its own, for signals.
     command.process_group(0).spawn()
 }
 
-/// The exit status; 128 + the signal if one ended it.
+/// Exit status, or 128 + the signal that killed it.
 fn status_of(status: ExitStatus) -> u8 {
     let signal = || 128 + status.signal().unwrap_or(0);
     u8::try_from(status.code().unwrap_or_else(signal)).unwrap_or(u8::MAX)
 }
 
-/// For who feeds the command.
+/// Message to the thread that feeds the command's input.
 enum Input {
     Bytes(Vec<u8>),
-    /// It ends after this many bytes.
+    /// The input ends after this many bytes.
     EndsAt(u64),
 }
 
-/// Messages of the host: signals go to the command and its children, the end of the input to the feeding thread.
+/// Handles messages from the host. Signals go to the command and its children, the end of input to the feeding thread.
 fn listen<P: Port>(control: P, group: Pid, input: SyncSender<Input>) {
     std::thread::spawn(move || {
         for line in BufReader::new(control).lines().map_while(io::Result::ok) {
             match line.parse() {
                 Ok(FromHost::Signal(signal)) => {
-                    // It may have ended.
+                    // It may have exited.
                     Signal::from_named_raw(signal).map(|signal| kill_process_group(group, signal));
                 }
                 Ok(FromHost::InputEnds(bytes)) => {
                     let input = input.clone();
-                    // The channel may be full for as long as the command does not read; signals do not wait for that. It has no
-                    // other end where the command has closed its input.
+                    // The channel may stay full while the command does not read; signals must not wait for that. Its
+                    // other end is gone if the command closed its input.
                     std::thread::spawn(move || input.send(Input::EndsAt(bytes)).unwrap_or(()));
                 }
                 Err(()) => {}
@@ -171,7 +171,7 @@ fn listen<P: Port>(control: P, group: Pid, input: SyncSender<Input>) {
     });
 }
 
-/// Transfers standard input up to the end that the host reports. It does not wake up without input.
+/// Forwards standard input up to the end reported by the host. Does not wake up without input.
 fn feed<P: Port>(
     mut port: P,
     to: Option<impl Write + Send + 'static>,
@@ -193,7 +193,7 @@ fn feed<P: Port>(
             match told.recv() {
                 Ok(Input::Bytes(bytes)) => {
                     fed += bytes.len() as u64;
-                    // The command has closed it, or has ended.
+                    // The command closed its input or exited.
                     if to.write_all(&bytes).is_err() {
                         return;
                     }
@@ -205,7 +205,7 @@ fn feed<P: Port>(
     });
 }
 
-/// Transfers an output to its end, and reports the number of bytes.
+/// Forwards an output to its end, and returns the number of bytes.
 fn carry<P: Port>(from: Option<impl Read + Send + 'static>, mut port: P, done: Sender<()>) -> JoinHandle<u64> {
     std::thread::spawn(move || {
         let mut carried = 0;
@@ -218,15 +218,16 @@ fn carry<P: Port>(from: Option<impl Read + Send + 'static>, mut port: P, done: S
                 carried += n as u64;
             }
         }
-        // The receiver no longer waits if the grace period has ended.
+        // After the grace period the receiver no longer waits.
         done.send(()).unwrap_or(());
         carried
     })
 }
 
-/// Ends every process but this one and the machine's first.
+/// Kills all processes except this one and the machine's init.
 pub fn end_all_others() {
-    // SAFETY: only sends a signal; in the guest all processes are the command's. rustix has no name for all of them.
+    // SAFETY: only sends a signal; all processes in the guest belong to the command. rustix cannot address all
+    // processes.
     unsafe { libc::kill(-1, libc::SIGKILL) };
 }
 

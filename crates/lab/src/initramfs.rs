@@ -1,6 +1,6 @@
-//! The archive of files that a kernel starts with: the format `newc` of cpio (Documentation/driver-api/early-userspace/buffer-format.rst).
+//! The initramfs, an archive in cpio's `newc` format (Documentation/driver-api/early-userspace/buffer-format.rst).
 
-/// Files, directories and nodes in the order of unpacking: a directory before its entries.
+/// Files, directories and nodes in unpacking order: a directory precedes its entries.
 #[derive(Debug, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -17,7 +17,7 @@ impl Archive {
         self.entry(path, FOLDER, (0, 0), &[]);
     }
 
-    /// The missing directories above a path, outermost first.
+    /// Adds the missing parent directories of a path, outermost first.
     pub fn folders_above(&mut self, path: &str) {
         for (at, _) in path.match_indices('/') {
             self.folder(&path[..at]);
@@ -36,7 +36,7 @@ impl Archive {
         self.entry(path, CHARACTER, (major, minor), &[]);
     }
 
-    /// The archive, ended.
+    /// Completes the archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, (0, 0), &[]);
         self.bytes
@@ -89,7 +89,7 @@ mod tests {
             0000000500000000000000000000000000000000\
             0000000500000000";
         assert_eq!(&bytes[..110], header.as_bytes());
-        // 110 bytes and "init\0" are padded to 116, the content to 124.
+        // The 110-byte header and "init\0" are padded to 116, the content to 124.
         assert_eq!(&bytes[110..124], b"init\0\0hello\0\0\0");
         assert_eq!(&bytes[124..130], b"070701");
         assert!(bytes.len().is_multiple_of(4) && bytes.windows(11).any(|w| w == b"TRAILER!!!\0"));

@@ -52,7 +52,7 @@ use iotrail_base::folders::TARGET_VARIABLE;
 use iotrail_base::folders::temporary::Folder as RunFolder;
 use iotrail_base::output::{Existing, Folder};
 
-/// Prefix of the directory of a run.
+/// Prefix of the name of a run's directory.
 const PREFIX: &str = "iotrail-lab-";
 
 /// A machine and its command.
@@ -64,20 +64,20 @@ pub struct MachineOptions<'a> {
     pub root: Option<&'a Root>,
     pub kernel: &'a Kernel,
     pub acceleration: Acceleration,
-    /// Where KVM turns out not to run the machine, emulation does.
+    /// Fall back to emulation if KVM fails to run the machine.
     pub may_emulate: bool,
     pub cpus: u32,
     pub sockets: u32,
     pub memory_bytes: u64,
     pub drives: &'a [Drive],
     pub append: &'a str,
-    /// Not empty. `iotrail` is this program.
+    /// Must not be empty. `iotrail` means this program.
     pub command: &'a [OsString],
 }
 
 type FindQemu = fn(&Cache, Arch, Acceleration, &dyn Fn(&str)) -> Result<tools::Program>;
 
-/// A run before its start. When dropped, its directory is removed.
+/// A prepared run. Dropping it removes its directory.
 pub struct Prepared<'a> {
     asked: &'a MachineOptions<'a>,
     acceleration: Acceleration,
@@ -86,7 +86,7 @@ pub struct Prepared<'a> {
     folder: RunFolder,
 }
 
-/// Downloads missing files, and creates the directory of the run.
+/// Downloads missing files and creates the run's directory.
 pub fn prepare<'a>(asked: &'a MachineOptions<'a>, tell: &dyn Fn(&str)) -> Result<Prepared<'a>> {
     let mut acceleration = asked.acceleration;
     if acceleration == Acceleration::Kvm
@@ -119,7 +119,7 @@ pub fn prepare<'a>(asked: &'a MachineOptions<'a>, tell: &dyn Fn(&str)) -> Result
     link.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(files)?;
     match asked.root {
         None => std::os::unix::fs::symlink(program, link).map_err(files)?,
-        // The guest has no file of this machine.
+        // The guest sees none of this machine's files.
         Some(root) => std::fs::copy(&root.program, link).map(drop).map_err(files)?,
     }
     order(asked.command, !asked.drives.is_empty(), asked.root.is_some())?.write(&at(SHARED)).map_err(files)?;
@@ -158,26 +158,27 @@ impl Prepared<'_> {
         self.acceleration
     }
 
-    /// Emulation may need a newer QEMU than KVM does.
+    /// Switches to emulation, which may require a newer QEMU than KVM.
     fn emulate(&mut self, tell: &dyn Fn(&str)) -> Result<()> {
         self.acceleration = Acceleration::Emulation;
         self.qemu = (self.find)(self.asked.cache, self.asked.arch, self.acceleration, tell)?;
         Ok(())
     }
 
-    /// The store of the command, if it exists: the default store of its `iotrail`.
+    /// Store that the command wrote, if any: the default store of `iotrail` in the guest.
     pub fn store(&self) -> Option<PathBuf> {
         let path = self.folder.path().join(SHARED).join(STATE).join("iotrail/iotrail.db");
         path.exists().then_some(path)
     }
 
-    /// Copies its other results into `to`: files with their directories. Returns their number.
+    /// Copies the other results to `to`, with their directories. Returns the number of files.
     pub fn bring(&self, to: &Path, existing: Existing) -> Result<usize> {
         bring(&self.folder.path().join(SHARED).join(LEFT), to, existing)
     }
 }
 
-/// Checked before the machine starts: the results are known only at the end, and a conflicting file name may not lose them.
+/// Checks `to` before the machine starts. Results are known only at the end, and must not be lost because of a file
+/// name conflict.
 pub fn takes_artifacts(to: &Path, existing: Existing) -> Result<()> {
     let is_empty = || std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_none());
     if existing == Existing::Replace || to.symlink_metadata().is_err() || is_empty() {
@@ -215,13 +216,13 @@ fn bring(from: &Path, to: &Path, existing: Existing) -> Result<usize> {
     Ok(files)
 }
 
-/// Reads the registry's lists, unless they are from today.
+/// Downloads the registry's lists, unless they are from today.
 pub fn refresh(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<()> {
     packages::Packages::of(cache, arch).refresh(tell)
 }
 
-/// The caller's directory and variables, if the guest sees this machine's files; but its store is the lab's, and so is the target
-/// of its experiments.
+/// The caller's directory and variables if the guest sees this machine's files, except for the store and the
+/// experiments' target, which are the lab's.
 fn order(command: &[OsString], has_drive: bool, other_root: bool) -> Result<Order> {
     let here = if other_root { Ok("/".into()) } else { std::env::current_dir() };
     let here =
@@ -235,7 +236,7 @@ fn order(command: &[OsString], has_drive: bool, other_root: bool) -> Result<Orde
     let target = has_drive.then(|| (TARGET_VARIABLE.into(), "/dev/nvme0n1".into()));
     let environment = variables
         .into_iter()
-        // A path of this machine's means another thing there.
+        // Paths of this machine have another meaning there.
         .filter(|(name, _)| name != TARGET_VARIABLE && name != "PATH" && !ours.iter().any(|(ours, _)| name == ours))
         .chain(ours.map(|(name, folder)| (name.into(), format!("{FOLDER}/{folder}").into())))
         .chain(target)
@@ -248,7 +249,7 @@ fn order(command: &[OsString], has_drive: bool, other_root: bool) -> Result<Orde
     Ok(Order { command, working_folder: here.into(), environment })
 }
 
-/// The caller's PATH, or a C library's default; `iotrail` is this program, independent of installed ones.
+/// The caller's PATH, or the C library's default; `iotrail` is this program, whatever is installed.
 fn path(of_caller: Option<OsString>) -> OsString {
     let mut path = OsString::from(Path::new(FOLDER).join(PROGRAM).parent().unwrap_or(Path::new(FOLDER)));
     path.push(":");
@@ -261,7 +262,7 @@ pub fn handed_over() -> Result<Order> {
     Order::read(Path::new(FOLDER))
 }
 
-/// Modules that a guest needs before it sees this machine's files.
+/// Modules that a guest needs before it can see this machine's files.
 const NEEDED: [&str; 5] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];
 
 fn initramfs(asked: &MachineOptions, busybox: &Path) -> Result<Vec<u8>> {
@@ -269,14 +270,14 @@ fn initramfs(asked: &MachineOptions, busybox: &Path) -> Result<Vec<u8>> {
     let mut wanted = NEEDED.to_vec();
     wanted.extend((!asked.drives.is_empty()).then_some("nvme"));
     let closure = modules::closure(modules, &wanted)?;
-    // The drives' driver is loaded when their order is assured.
+    // The drives' driver is loaded later, when their order is guaranteed.
     let boot: Vec<&str> = closure.to_load.iter().map(String::as_str).filter(|name| *name != "nvme").collect();
-    // modprobe searches in the directory of the kernel's own release; a directory of a different name can only belong to the same
+    // modprobe searches the directory of the running release. A directory of another name must belong to the same
     // kernel.
     let release = modules.file_name().and_then(|n| n.to_str()).ok_or_else(|| {
         Error::input(format!("{} has no kernel's name", modules.display()), "name lib/modules/RELEASE with --modules")
     })?;
-    // A link on the way to them leads elsewhere where this machine's files are not at the root.
+    // A symlink on the path would point elsewhere if this machine's files are not the guest's root.
     let modules_here = modules.canonicalize().map_err(|e| {
         Error::input(
             format!("cannot find the modules in {}", modules.display()),
@@ -315,7 +316,7 @@ fn initramfs(asked: &MachineOptions, busybox: &Path) -> Result<Vec<u8>> {
     Ok(archive.finish())
 }
 
-/// One word for a shell, whatever is in it.
+/// Quotes text as a single shell word.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -1,21 +1,21 @@
-//! Messages of host and guest on the control port: one line each.
+//! Messages between host and guest on the control port, one line each.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A message of the guest.
+/// Message from the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FromGuest {
-    /// The guest is up, and the command starts.
+    /// The guest has booted, and the command starts.
     Hello,
-    /// The command has ended, so, and this is how much it has written.
+    /// The command exited with this status, after writing this many bytes.
     End { status: u8, stdout_bytes: u64, stderr_bytes: u64 },
 }
 
-/// A message of the host.
+/// Message from the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FromHost {
-    /// For the command and its children.
+    /// Signal for the command and its children.
     Signal(i32),
     /// Standard input ends after this many bytes.
     InputEnds(u64),

@@ -1,4 +1,4 @@
-//! The virtual machine: QEMU's command line, its process, its end.
+//! The virtual machine: QEMU's command line, process and exit.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,7 +19,7 @@ use super::guest::{PORTS, Ports};
 use super::tools::Program;
 use iotrail_base::error::{Error, Result};
 
-/// Components of the machine.
+/// Configuration of the machine.
 #[derive(Debug)]
 pub struct Parts<'a> {
     pub qemu: &'a Program,
@@ -31,24 +31,24 @@ pub struct Parts<'a> {
     pub memory_bytes: u64,
     pub drives: &'a [Drive],
     pub kernel: &'a Path,
-    /// Files that the guest sees,
+    /// Directory of files that the guest sees.
     pub root: &'a Path,
-    /// and the directory of its kernel's modules, if not among them.
+    /// Directory of the kernel's modules, if it is not below `root`.
     pub modules: Option<&'a Path>,
-    /// Kernel parameters in addition to the lab's own.
+    /// Additional kernel parameters.
     pub append: &'a str,
-    /// Directory of the run: the initramfs, the console, the drives' files, and [`SHARED`].
+    /// Directory of the run, with the initramfs, the console, the drives' files and [`SHARED`].
     pub folder: &'a Path,
 }
 
-/// In the directory of a run.
+/// File name in the run's directory.
 pub const INITRAMFS: &str = "initramfs";
 pub const CONSOLE: &str = "console";
-/// The directory that the guest writes to.
+/// Directory that the guest can write to.
 pub const SHARED: &str = "shared";
 
 impl Parts<'_> {
-    /// `descriptors`: of the ports, in their order.
+    /// `descriptors`: those of the ports, in order.
     fn options(&self, descriptors: [i32; 4]) -> Vec<OsString> {
         let (accelerator, cpu) = match self.acceleration {
             Acceleration::Kvm => ("kvm", "host"),
@@ -91,7 +91,7 @@ impl Parts<'_> {
         options
     }
 
-    /// Kernel parameters. A panic ends the machine at once.
+    /// Kernel parameters. A panic ends the machine immediately.
     fn parameters(&self) -> String {
         let mut text = self.arch.parameters().to_owned();
         if let Some(poll) = self.drives.iter().map(|d| d.poll).max().filter(|n| *n > 0) {
@@ -103,7 +103,7 @@ impl Parts<'_> {
         text
     }
 
-    /// Starts it. Its drives' files must be there.
+    /// Starts the machine. The drives' files must exist.
     pub fn start(&self) -> Result<Machine> {
         let fail = |e: io::Error| {
             Error::machine("cannot start the virtual machine", "see the limits of processes and files: ulimit -a")
@@ -122,19 +122,19 @@ impl Parts<'_> {
             .stdin(Stdio::null())
             .stdout(said.try_clone().map_err(fail)?)
             .stderr(said)
-            // iotrail handles the terminal's Ctrl-C and forwards it to the guest.
+            // iotrail handles Ctrl-C and forwards it to the guest.
             .process_group(0);
-        // SAFETY: only plain system calls between fork and exec.
+        // SAFETY: only system calls between fork and exec.
         unsafe { command.pre_exec(move || prepare(&theirs)) };
         let child = command.spawn().map_err(fail)?;
         Ok(Machine { child, ports: Ports { stdin, stdout, stderr, control } })
     }
 }
 
-/// QEMU's own messages, in the directory of a run.
+/// File with QEMU's own messages, in the run's directory.
 pub const SAID: &str = "qemu";
 
-/// In the child: it dies with this process, and keeps its ends of the ports.
+/// In the child: makes it die with this process, and keeps its ends of the ports open.
 fn prepare(ports: &[UnixStream]) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     for port in ports {
@@ -143,25 +143,26 @@ fn prepare(ports: &[UnixStream]) -> io::Result<()> {
     Ok(())
 }
 
-/// A machine that runs. Dropped, it is ended.
+/// A running machine. Dropping it ends the machine.
 #[derive(Debug)]
 pub struct Machine {
     child: Child,
-    /// The ends of this process.
+    /// This process's ends of the ports.
     pub ports: Ports<UnixStream>,
 }
 
 impl Machine {
-    /// How it ended, if it has.
+    /// Exit status, if it has exited.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        // The state of a child is always available; an error does not mean that it ended.
+        // The state of a child is always available. An error does not mean that it exited.
         self.child.try_wait().ok().flatten()
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Nothing in it needs a clean shutdown: kept data was written through. An error means that it has ended.
+        // No clean shutdown is needed, because kept data is written through. An error means that it has already
+        // exited.
         self.child.kill().unwrap_or(());
         self.child.wait().map(drop).unwrap_or(());
     }

@@ -1,4 +1,4 @@
-//! The kernel modules that a guest needs before it sees the host's files, with their dependencies.
+//! Kernel modules that a guest needs before it can see the host's files, with their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,27 +6,27 @@ use std::path::Path;
 use super::kernel::unpack;
 use iotrail_base::error::{Error, Result};
 
-/// A module's file as the guest gets it: unpacked, since a guest under emulation takes long over xz.
+/// A module file for the guest, uncompressed: an emulated guest takes long to decompress xz.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
-    /// Below `lib/modules/RELEASE`, without the ending of a packer.
+    /// Path below `lib/modules/RELEASE`, without a compression suffix.
     pub path: String,
     pub bytes: Vec<u8>,
 }
 
-/// Files for the initramfs of a guest: modules, and modprobe's lists restricted to them.
+/// Files for a guest's initramfs: modules, and modprobe's lists restricted to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closure {
     pub modules: Vec<Module>,
-    /// `modules.dep` of these modules.
+    /// `modules.dep` for these modules.
     pub dependencies: String,
-    /// Those of the names that have to be loaded: the others are built in.
+    /// Names of the modules to load; the others are built in.
     pub to_load: Vec<String>,
 }
 
-/// `names` and all their dependencies, from the modules in `folder` (`lib/modules/RELEASE`). Built-in modules need no file.
+/// `names` with all their dependencies, from `folder` (`lib/modules/RELEASE`). Built-in modules need no file.
 ///
-/// Errors: the kernel has one of them neither as a module nor built in.
+/// Fails if the kernel has one of them neither as a module nor built in.
 pub fn closure(folder: &Path, names: &[&str]) -> Result<Closure> {
     let read = |file: &str| {
         let path = folder.join(file);
@@ -78,7 +78,7 @@ pub fn closure(folder: &Path, names: &[&str]) -> Result<Closure> {
     Ok(Closure { modules, dependencies: lines, to_load })
 }
 
-/// `modules.dep`: a module's path, and those of the modules that it needs; by name.
+/// `modules.dep` by module name: the module's path and those of its dependencies.
 struct Dependencies<'a>(BTreeMap<String, (&'a str, Vec<&'a str>)>);
 
 impl<'a> Dependencies<'a> {
@@ -90,11 +90,11 @@ impl<'a> Dependencies<'a> {
         Dependencies(text.lines().filter_map(entry).collect())
     }
 
-    /// Adds the path of the module and those of its dependencies. False: there is no such module.
+    /// Adds the paths of a module and its dependencies. Returns false if there is no such module.
     fn add(&self, name: &str, to: &mut BTreeSet<&'a str>) -> bool {
         let Some((path, needs)) = self.0.get(&plain(name)) else { return false };
         if to.insert(path) {
-            // One depmod lists all, another the direct ones.
+            // Some depmod versions list all dependencies, others only the direct ones.
             for path in needs {
                 self.add(&name_of(path), to);
             }
@@ -107,7 +107,7 @@ impl<'a> Dependencies<'a> {
     }
 }
 
-/// `kernel/drivers/nvme/host/nvme-core.ko.xz` is `nvme_core`.
+/// `nvme_core` for `kernel/drivers/nvme/host/nvme-core.ko.xz`.
 fn name_of(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     plain(file.split_once(".ko").map_or(file, |(name, _)| name))

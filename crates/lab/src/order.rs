@@ -1,4 +1,4 @@
-//! The command for the guest: a file in the shared directory, byte by byte.
+//! The command for the guest, as a file in the shared directory that preserves every byte.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use iotrail_base::error::{Error, Result};
 
-/// The path of the directory in the guest.
+/// Path of the shared directory in the guest.
 pub use iotrail_base::folders::OF_A_GUEST as FOLDER;
 
-/// In the directory: the order, this program, the command's store, and its other results.
+/// Files in the shared directory: the order, this program, the command's store, and other results.
 const ORDER: &str = "order.json";
 pub const PROGRAM: &str = "bin/iotrail";
 pub const STATE: &str = "state";
 pub const LEFT: &str = "left";
 
-/// The variable that names [`LEFT`] in the guest.
+/// Environment variable that contains the path of [`LEFT`] in the guest.
 pub const LEFT_VARIABLE: &str = "IOTRAIL_LAB_OUT";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Order {
     /// Program and arguments.
     pub command: Vec<OsString>,
     pub working_folder: OsString,
-    /// All of it: nothing comes from the guest.
+    /// The complete environment: the guest adds nothing.
     pub environment: Vec<(OsString, OsString)>,
 }
 

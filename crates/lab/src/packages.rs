@@ -1,4 +1,4 @@
-//! Debian's packages, without the host's own package management: lists, downloads and unpacked files are all in the cache.
+//! Debian packages without the host's own package management. Lists, downloads and unpacked files are all in the cache.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,17 +9,17 @@ use super::cache::{Cache, cannot_write};
 use super::sources::Mirror;
 use iotrail_base::error::{Error, Result};
 
-/// Suites of the archive, and of the security updates, that hold kernels from 6.1 on.
+/// Suites of the archive and the security updates with kernels from 6.1 on.
 const ARCHIVE: [&str; 4] = ["bookworm", "bookworm-backports", "trixie", "trixie-backports"];
 const SECURITY: [&str; 2] = ["bookworm-security", "trixie-security"];
 
-/// The keys that Debian signs with, as its own package installs them.
+/// Debian's signing keys, as its keyring package installs them.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Older lists are read again if the newest is requested.
+/// Older lists are downloaded again if the newest kernel is requested.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
-/// apt with its own directories, for packages of one processor.
+/// apt with its own directories, for packages of one architecture.
 pub struct Packages<'a> {
     cache: &'a Cache,
     arch: Arch,
@@ -32,12 +32,12 @@ impl<'a> Packages<'a> {
         Packages { cache, arch, folder: cache.root().join(name) }
     }
 
-    /// Whether package lists are here at all.
+    /// Whether package lists have been downloaded.
     pub fn listed(&self) -> bool {
         self.stamp().exists()
     }
 
-    /// Reads the registry's lists, unless they are from today. `tell` receives a message before a slow step.
+    /// Downloads the registry's lists, unless they are from today. `tell` receives a message before a slow step.
     pub fn refresh(&self, tell: &dyn Fn(&str)) -> Result<()> {
         if self.is_fresh() {
             return Ok(());
@@ -54,7 +54,7 @@ impl<'a> Packages<'a> {
         }
         tell("reading the package lists");
         self.configure().map_err(|e| cannot_write(&self.folder, e))?;
-        // Or apt would take a list that it could not get for one that has not changed.
+        // By default apt treats a list that it failed to download as unchanged.
         self.apt("apt-get", &["update", "-q", "-o", "APT::Update::Error-Mode=any"], &self.folder)?;
         std::fs::write(self.stamp(), "").map_err(|e| cannot_write(&self.folder, e))
     }
@@ -86,14 +86,15 @@ impl<'a> Packages<'a> {
             .chain(SECURITY.iter().map(|suite| line(mirror.security(), suite)))
             .collect();
         std::fs::write(self.folder.join("sources.list"), sources)?;
-        // Nothing is installed: all dependencies of a package are listed.
+        // No package is installed, so that all dependencies of a package are listed.
         std::fs::write(self.folder.join("status"), "")
     }
 
-    /// All its directories are in the cache, at its current path.
+    /// All directories are in the cache at its current path.
     fn configuration(&self) -> String {
         let at = |name: &str| self.folder.join(name).display().to_string();
-        // The host's proxies and credentials still apply; its hooks after an update (cleaning its own cache) must not run.
+        // The host's proxies and credentials still apply. Its hooks after an update, which clean its own cache, must
+        // not run.
         format!(
             "Dir::State::Lists \"{}\";\nDir::State::status \"{}\";\nDir::State::extended_states \"{}\";\nDir::Cache \"{}\";\n\
              Dir::Etc::SourceList \"{}\";\nDir::Etc::SourceParts \"/dev/null\";\nAcquire::Languages \"none\";\n\
@@ -109,7 +110,7 @@ impl<'a> Packages<'a> {
         )
     }
 
-    /// The packages whose names have this prefix. None without lists.
+    /// Packages whose names begin with this prefix; empty without lists.
     pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
         if !self.listed() {
             return Ok(Vec::new());
@@ -118,14 +119,14 @@ impl<'a> Packages<'a> {
         Ok(said.lines().map(str::to_owned).collect())
     }
 
-    /// The packages and all that they need, as `NAME=VERSION`.
+    /// The packages and all their dependencies, as `NAME=VERSION`.
     pub fn with_needed(&self, names: &[&str]) -> Result<Vec<String>> {
         let words = [&["-s", "-q", "install", "--no-install-recommends"], names].concat();
         let said = self.apt("apt-get", &words, &self.folder)?;
         Ok(said.lines().filter_map(simulated).collect())
     }
 
-    /// Downloads packages and unpacks them into `into`; their scripts do not run.
+    /// Downloads packages and unpacks them into `into`, without running their scripts.
     pub fn unpack(&self, packages: &[String], into: &Path) -> Result<()> {
         let archives = tempfile::Builder::new()
             .prefix(".debs-")
@@ -154,7 +155,7 @@ impl<'a> Packages<'a> {
     }
 }
 
-/// Runs it without input; returns its standard output. Its error message is the cause.
+/// Runs a command without input and returns its standard output. Its error message becomes the cause.
 pub(super) fn said_by(command: &mut Command, name: &str) -> Result<String> {
     command.stdin(Stdio::null()).env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive");
     let output = command.output().map_err(|e| {
@@ -173,7 +174,7 @@ pub(super) fn said_by(command: &mut Command, name: &str) -> Result<String> {
     Err(Error::machine(format!("{name} failed"), "check the network and the mirror in /etc/apt").because(told))
 }
 
-/// `Inst NAME (VERSION …)`.
+/// Parses `Inst NAME (VERSION …)`.
 fn simulated(line: &str) -> Option<String> {
     let (name, rest) = line.strip_prefix("Inst ")?.split_once(" (")?;
     Some(format!("{name}={}", rest.split(' ').next()?))

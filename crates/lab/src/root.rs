@@ -1,4 +1,4 @@
-//! The files that a guest sees: this machine's, or another directory with the program in it.
+//! Files that a guest sees: this machine's, or another directory that contains the program.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use super::cache::{Cache, cannot_write};
 use super::packages::Packages;
 use iotrail_base::error::{Error, Result};
 
-/// A root file system that is not this machine's.
+/// A root file system other than this machine's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
     pub folder: PathBuf,
-    /// `iotrail`, built for the guest.
+    /// `iotrail` built for the guest.
     pub program: PathBuf,
 }
 
-/// Debian packages for the program and a small script; the guest's own busybox is the shell.
+/// Debian packages for the program and a small script; the shell is the guest's busybox.
 const PACKAGES: [&str; 4] = ["libelf1t64", "zlib1g", "libgcc-s1", "e2fsprogs"];
 
-/// The root of a guest of that processor: `None` is this machine's files. `folder` and `program` are the options.
+/// Root of a guest with this architecture; `None` means this machine's files. `folder` and `program` are the options.
 pub fn root(
     arch: Arch,
     folder: Option<&Path>,
@@ -56,7 +56,7 @@ pub fn root(
     Ok(Some(Root { folder, program }))
 }
 
-/// Created from packages that are unpacked in the cache.
+/// Creates a root from packages unpacked in the cache.
 fn smallest(arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<PathBuf> {
     cache.entry(&format!("roots/{arch}"), |folder| {
         let packages = Packages::of(cache, arch);
@@ -64,7 +64,7 @@ fn smallest(arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<PathBuf> {
         let wanted = packages.with_needed(&PACKAGES)?;
         tell(&format!("fetching a root for {arch} ({} packages; nothing is installed)", wanted.len()));
         packages.unpack(&wanted, folder)?;
-        // As in base-files, if no package contains a directory of that name.
+        // As in base-files, if no package contains this directory.
         for name in ["bin", "sbin", "lib"].map(|name| folder.join(name)).iter().filter(|path| !path.exists()) {
             let to = Path::new("usr").join(name.file_name().unwrap_or_default());
             std::fs::create_dir_all(folder.join(&to)).map_err(|e| cannot_write(folder, e))?;
@@ -74,7 +74,7 @@ fn smallest(arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<PathBuf> {
     })
 }
 
-/// In a root that is not this machine's: nothing of this machine's means the same there.
+/// Environment for another root, in which this machine's values have no meaning.
 pub(super) fn environment(ours: impl Iterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
     let kept = |name: &OsString| ["TERM", "LANG", "RUST_BACKTRACE"].iter().any(|n| name == n) || of_tests(name);
     ours.filter(|(name, _)| kept(name)).chain([("HOME".into(), "/root".into())]).collect()

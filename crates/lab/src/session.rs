@@ -1,4 +1,4 @@
-//! One machine from its start to its end: the streams pass through, signals go in, the time limit ends it.
+//! One machine from start to end: passes its streams through, forwards signals, and enforces the time limit.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
@@ -18,17 +18,18 @@ use crate::arch::Arch;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::quoted;
 
-/// How a session is to go.
+/// Options of a session.
 pub struct Options<'a> {
     pub limit: Duration,
-    /// The signal that the user has sent to this process, if any; polled.
+    /// Polled for a signal that the user sent to this process.
     pub stop: &'a dyn Fn() -> Option<i32>,
     /// Receives messages for the user.
     pub tell: &'a dyn Fn(&str),
 }
 
-/// A boot takes no longer. Emulated guests come up in 5 to 9 s on an idle machine and in up to a minute on a busy one, with another
-/// processor's instructions in twice that. KVM that is slower than idle emulation has no use, unless the user insists on it.
+/// Maximum boot time. Emulated guests boot in 5 to 9 s on an idle machine and in up to a minute on a busy one, and take
+/// twice that for another architecture. KVM that is slower than emulation on an idle machine is useless, unless the
+/// user insists on it.
 fn boot_limit(prepared: &Prepared) -> Duration {
     let asked = prepared.asked;
     Duration::from_secs(match prepared.acceleration {
@@ -38,25 +39,25 @@ fn boot_limit(prepared: &Prepared) -> Duration {
     })
 }
 
-/// QEMU prints these and stops the guest, but does not exit.
+/// Messages after which QEMU stops the guest but does not exit.
 const KVM_ERRORS: [&str; 3] = ["KVM internal error", "KVM: entry failed", "error: kvm run failed"];
 
-/// Time that the command may take to end after the request.
+/// Time for the command to exit after it was asked to.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Interval at which the user's signals and the machine's process are checked.
+/// Interval between checks of the user's signals and the machine's process.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// After the last message, the remaining data arrives at once.
+/// Time for the remaining data to arrive after the last message.
 const REST: Duration = Duration::from_secs(10);
 
 enum Event {
     Said(FromGuest),
-    /// Total number of bytes of an output that have passed.
+    /// Total number of bytes of an output so far.
     Passed(Output, u64),
-    /// The reader of standard output closed it.
+    /// The reader of standard output has closed it.
     NobodyReads,
-    /// Nothing more comes from the machine's control port.
+    /// The control port has been closed.
     Closed,
 }
 
@@ -66,11 +67,11 @@ enum Output {
     Stderr,
 }
 
-/// Boots, runs, ends. An emulated machine that does not come up is started once more. One that KVM does not run is emulated, where
-/// that is allowed, and the cache remembers it if emulation then does run it. The exit status of the command; 128 + the signal if
-/// one ended it.
+/// Boots the machine, runs the command and ends the machine. An emulated machine that does not boot is restarted once.
+/// A machine that KVM fails to run is emulated, if permitted; if that works, the cache remembers it. Returns the
+/// command's exit status, or 128 + the signal that killed it.
 ///
-/// Errors: it does not boot, it breaks down, or the limit ends it.
+/// Fails if the machine does not boot or crashes, or if the time limit ends it.
 pub fn run(prepared: &mut Prepared, how: &Options) -> Result<u8> {
     let began = Instant::now();
     let limit = boot_limit(prepared);
@@ -102,20 +103,20 @@ fn boot(prepared: &mut Prepared, how: &Options, began: Instant, mut limit: Durat
         } else if std::mem::replace(&mut again, true) {
             return Err(no_boot(&words));
         } else {
-            // About one boot in 60 hangs, and on a busy host a timer of the guest may be too late for its kernel.
+            // About one boot in 60 hangs, and on a busy host a guest timer may be too late for its kernel.
             (how.tell)(&format!("the machine did not boot ({words}): it is started once more"));
         }
     }
 }
 
-/// Reported for every machine under emulation.
+/// Reported for every emulated machine.
 pub const EMULATED: &str = "under emulation, counts are valid and times are meaningless";
 
 enum Attempt {
     Ended(u8),
-    /// Before the first message of the guest.
+    /// No message from the guest in time.
     Hung,
-    /// The same; how.
+    /// The machine exited before the guest's first message; how.
     Died(String),
 }
 
@@ -206,19 +207,19 @@ fn interrupted(when: &str) -> Error {
     Error::disturbed(format!("the lab was interrupted: {when}"), "what was stored is kept")
 }
 
-/// An exited machine is detected elsewhere.
+/// Sends a message. An exited machine is detected elsewhere.
 fn say(machine: &Machine, line: FromHost) {
     (&machine.ports.control).write_all(line.to_string().as_bytes()).unwrap_or(());
 }
 
-/// Threads that carry the outputs and read the control port.
+/// Starts the threads that forward the outputs and read the control port.
 fn connect(machine: &Machine) -> io::Result<Receiver<Event>> {
     let (tell, events) = channel();
     let ports = &machine.ports;
     let (stdout, stderr, control) = (ports.stdout.try_clone()?, ports.stderr.try_clone()?, ports.control.try_clone()?);
     let other = tell.clone();
     std::thread::Builder::new().name("lab-out".into()).spawn(move || {
-        // Not through Rust's own buffer by lines: bytes pass as they come.
+        // Bypasses Rust's line buffer, so that bytes pass through immediately.
         let ours = io::stdout().as_fd().try_clone_to_owned().map(std::fs::File::from);
         pass(stdout, ours, Output::Stdout, &other)
     })?;
@@ -260,7 +261,7 @@ fn pass(mut port: UnixStream, to: io::Result<impl Write>, which: Output, tell: &
     }
 }
 
-/// Transfers standard input into the guest, and reports its end. A thread that waits for a terminal ends with the process.
+/// Forwards standard input to the guest and reports its end. A thread that waits for a terminal ends with the process.
 fn feed(machine: &Machine) {
     let (Ok(mut port), Ok(mut control)) = (machine.ports.stdin.try_clone(), machine.ports.control.try_clone()) else {
         return;
@@ -282,7 +283,7 @@ fn feed(machine: &Machine) {
     std::thread::Builder::new().name("lab-in".into()).spawn(carry).map(drop).unwrap_or(());
 }
 
-/// Reading from a terminal in the background would stop this process.
+/// Whether reading would stop this process, because it is in the background of a terminal.
 fn is_background_terminal() -> bool {
     let stdin = io::stdin();
     stdin.is_terminal() && tcgetpgrp(&stdin) != Ok(getpgrp())
@@ -301,8 +302,8 @@ fn kvm_error(prepared: &Prepared) -> Option<String> {
     lines.into_iter().find(|line| KVM_ERRORS.iter().any(|error| line.starts_with(error)))
 }
 
-/// The reason, as far as QEMU and the console have printed it: an error of KVM, the complaint of the guest's start or its kernel,
-/// else the last line. Empty if both are.
+/// The reason, as far as QEMU and the console have printed it: a KVM error, an error from the guest's init or kernel,
+/// or the last line; empty if nothing was printed.
 fn last_words(prepared: &Prepared) -> String {
     let telling = |name: &str| {
         let lines = tail(&prepared.folder.path().join(name), usize::MAX);
@@ -313,7 +314,7 @@ fn last_words(prepared: &Prepared) -> String {
     of_qemu.into_iter().chain(telling(CONSOLE)).collect::<Vec<_>>().join(" / ")
 }
 
-/// The last lines of the console.
+/// Last lines of the console.
 pub fn console(prepared: &Prepared) -> Vec<String> {
     tail(&prepared.folder.path().join(CONSOLE), 30)
 }
@@ -335,7 +336,7 @@ mod tests {
     use crate::{Cache, MachineOptions};
     use iotrail_base::folders::temporary::Folder;
 
-    /// A QEMU that runs `kvm` for `-accel kvm`, and otherwise a guest whose command exits with status 7.
+    /// A fake QEMU that runs `kvm` with `-accel kvm`, and otherwise acts as a guest whose command exits with status 7.
     fn fake_qemu(folder: &Path, kvm: &str) -> Program {
         let text = format!(
             "all=\"$*\"\ncase \"$all\" in *'-accel kvm'*) {kvm} ;; esac\nfd=${{all##*port-3,fd=}}; fd=${{fd%% *}}\n\
@@ -345,12 +346,13 @@ mod tests {
         script(folder)
     }
 
-    /// The shell reads it: an exec of a file that another thread's child has open for writing fails.
+    /// A script run by a shell. Executing the file itself may fail while a child of another thread has it open for
+    /// writing.
     fn script(folder: &Path) -> Program {
         Program { words: vec!["bash".into(), folder.join("qemu").into()], variables: vec![], from: "a test's" }
     }
 
-    /// The outcome of one `lab run`, and its messages.
+    /// Result of one `lab run`, and its messages.
     fn lab_run(place: &Path, kvm: &str, may_emulate: bool) -> (Result<u8>, Vec<String>) {
         let cache = Cache::at(Some(place)).unwrap();
         let kernel = Kernel { release: None, vmlinux: place.join("6.1/vmlinux"), modules: place.into() };
@@ -378,7 +380,7 @@ mod tests {
         let said = RefCell::new(vec![]);
         let tell = |line: &str| said.borrow_mut().push(line.to_owned());
         let how = Options { limit: Duration::from_secs(60), stop: &|| None, tell: &tell };
-        // The guest of `hangs` never answers, and the others answer or end by themselves.
+        // The guest of `hangs` never responds; the others respond or exit by themselves.
         let limit = if kvm == HANGS { Duration::from_millis(300) } else { Duration::from_secs(50) };
         let ended = boot(&mut prepared, &how, Instant::now(), limit);
         (ended, said.into_inner())

@@ -1,8 +1,8 @@
-//! The host's mirror of Debian's packages, from its own apt sources in either of two formats.
+//! The host's Debian mirror, from its apt sources in either format.
 
 use std::path::Path;
 
-/// Addresses of Debian's archive and of its security updates.
+/// URLs of Debian's archive and of its security updates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mirror {
     archive: Option<String>,
@@ -18,7 +18,7 @@ impl Mirror {
         self.security.as_deref().unwrap_or("http://deb.debian.org/debian-security")
     }
 
-    /// The mirrors in the sources under `etc` (`/etc/apt`).
+    /// Mirrors in the sources below `etc` (`/etc/apt`).
     pub fn of_host(etc: &Path) -> Self {
         let mut files = vec![etc.join("sources.list")];
         if let Ok(folder) = std::fs::read_dir(etc.join("sources.list.d")) {
@@ -38,7 +38,7 @@ impl Mirror {
         mirror
     }
 
-    /// The first of each kind. A source without a Debian suite belongs to another archive.
+    /// Takes the first mirror of each kind. A source without a Debian suite belongs to another archive.
     fn take(&mut self, sources: Vec<(String, String)>) {
         for (address, suite) in sources {
             let (name, part) = suite.split_once(['-', '/']).unwrap_or((&suite, ""));
@@ -58,7 +58,7 @@ impl Mirror {
 const SUITES: [&str; 9] =
     ["bullseye", "bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable"];
 
-/// `deb [options] ADDRESS SUITE COMPONENT…`: address and suite.
+/// Parses `deb [options] ADDRESS SUITE COMPONENT…`: address and suite.
 fn lines(text: &str) -> Vec<(String, String)> {
     let entry = |line: &str| {
         let rest = line.trim().strip_prefix("deb")?.strip_prefix([' ', '\t'])?.trim_start();
@@ -72,7 +72,7 @@ fn lines(text: &str) -> Vec<(String, String)> {
     text.lines().filter_map(entry).collect()
 }
 
-/// Stanzas of `Field: values`; a line that starts with a space continues the previous one.
+/// Parses stanzas of `Field: values`. A line that begins with a space continues the previous one.
 fn stanzas(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let (mut addresses, mut suites, mut binary, mut enabled) = (Vec::new(), Vec::new(), false, true);

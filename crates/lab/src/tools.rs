@@ -1,4 +1,4 @@
-//! The programs that the lab needs in addition to the kernel: this machine's, or from packages unpacked in the cache.
+//! Programs that the lab needs besides the kernel: installed on this machine, or from packages unpacked in the cache.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,22 +11,23 @@ use crate::acceleration::Acceleration;
 use iotrail_base::error::{Error, Result};
 use iotrail_host::programs;
 
-/// A program to be run: with these words before its options, and these variables.
+/// How to run a program: arguments that precede its options, and environment variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     pub words: Vec<OsString>,
     pub variables: Vec<(OsString, OsString)>,
-    /// Its origin, as text.
+    /// Where it comes from, as text.
     pub from: &'static str,
 }
 
-/// The first release whose emulation sees every write to code. Before it (deba78709ae8, accel/tcg: Always lock pages before
-/// translation), a CPU that translates an instruction while another one patches it may keep the old one for ever. A kernel with
-/// changing probes then hits a breakpoint that no longer exists, and hangs or ends with "Oops: int3".
+/// First QEMU release whose emulation handles every write to code. Earlier (before deba78709ae8, accel/tcg: Always lock
+/// pages before translation), a CPU that translates an instruction while another CPU patches it may keep the old
+/// instruction forever. A kernel whose probes change then hits a breakpoint that no longer exists, and hangs or fails
+/// with "Oops: int3".
 const SOUND: (u32, u32) = (8, 1);
 
-/// The emulator: this machine's, or the package's with all its libraries. To emulate a processor it has to be new
-/// enough; if none can be downloaded, the old one is used, and `tell` receives a message.
+/// The emulator, installed or from its package with all libraries. For emulation it must be recent enough. If none can
+/// be downloaded, the old one is used, and `tell` receives a message.
 pub fn qemu(cache: &Cache, arch: Arch, acceleration: Acceleration, tell: &dyn Fn(&str)) -> Result<Program> {
     let here = programs::on_path(arch.qemu().0).map(|path| Program {
         words: vec![path.into()],
@@ -48,13 +49,13 @@ pub fn qemu(cache: &Cache, arch: Arch, acceleration: Acceleration, tell: &dyn Fn
     })
 }
 
-/// Its major and minor number, if it prints them.
+/// Major and minor version, if it prints them.
 fn version(qemu: &Program) -> Option<(u32, u32)> {
     let output = Command::new(&qemu.words[0]).arg("--version").stdin(Stdio::null()).output().ok()?;
     told_version(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// `QEMU emulator version 7.2.22 (Debian …)`.
+/// Parses `QEMU emulator version 7.2.22 (Debian …)`.
 fn told_version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.split_once("version ")?.1.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
@@ -64,7 +65,7 @@ fn packaged(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<Program> {
     let folder = cache.entry(&of_guest("tools/qemu", arch), |folder| {
         let packages = Packages::of(cache, Arch::host());
         packages.refresh(tell)?;
-        // The firmware of network cards (ipxe) is only recommended, and there are none in the lab.
+        // The firmware for network cards (ipxe) is only recommended, and the lab has no network cards.
         let wanted = packages.with_needed(&[arch.qemu().1])?;
         tell(&format!("fetching QEMU ({} packages; nothing is installed)", wanted.len()));
         packages.unpack(&wanted, folder)
@@ -72,12 +73,12 @@ fn packaged(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<Program> {
     unpacked(&folder, arch)
 }
 
-/// The cache entry per guest processor: with its name, if it is not this machine's.
+/// Name of the cache entry for a guest architecture, which it includes if it is not this machine's.
 fn of_guest(entry: &str, arch: Arch) -> String {
     if arch == Arch::host() { entry.to_owned() } else { format!("{entry}-{arch}") }
 }
 
-/// A program of packages that were unpacked whole, C library included: its own loader runs it.
+/// A program whose packages were unpacked including the C library; its own loader runs it.
 fn unpacked(folder: &Path, arch: Arch) -> Result<Program> {
     let (of_host, loader) = Arch::host().libraries();
     let (qemu, package) = arch.qemu();
@@ -95,7 +96,7 @@ fn unpacked(folder: &Path, arch: Arch) -> Result<Program> {
         Error::input("the cache's path holds a colon", "name another folder with --cache DIR").because(e)
     })?);
     words.push(program.into());
-    // It searches its firmware next to itself, and takes the loader for itself.
+    // It looks for its firmware next to its executable, which appears to be the loader.
     for data in ["usr/share/qemu", "usr/share/seabios"] {
         words.extend(["-L".into(), folder.join(data).into()]);
     }
@@ -103,7 +104,7 @@ fn unpacked(folder: &Path, arch: Arch) -> Result<Program> {
     Ok(Program { words, variables: vec![("QEMU_MODULE_DIR".into(), modules.into())], from: "the cache's" })
 }
 
-/// A static busybox, the initial program of the guest. Always the package's: others lack applets, or need libraries.
+/// A static busybox, the guest's init. Always from the package: other builds lack applets, or need libraries.
 pub fn busybox(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<PathBuf> {
     let folder = cache.entry(&of_guest("tools/busybox", arch), |folder| {
         let packages = Packages::of(cache, arch);

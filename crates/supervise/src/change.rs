@@ -1,12 +1,12 @@
-//! Changes of a program's ring parameters.
+//! Changes to a program's ring parameters.
 
 use std::fmt;
 use std::str::FromStr;
 
 use iotrail_schema::setup_flag::{self, SetupFlag};
 
-/// Flags that control how a ring works: a program may work with other values of them.
-/// The other flags (sizes of entries, memory of its own, a ring that starts disabled) are part of the program's design.
+/// Flags that control how a ring works, so that a program may work with other values. The remaining flags (entry sizes,
+/// program memory, a ring that starts disabled) are part of the program's design.
 pub const TUNABLE: [&str; 9] = [
     "coop_taskrun",
     "taskrun_flag",
@@ -23,7 +23,7 @@ const SQPOLL: u32 = setup_flag::bit("sqpoll");
 const SQ_AFF: u32 = setup_flag::bit("sq_aff");
 const CQSIZE: u32 = setup_flag::bit("cqsize");
 
-/// Input parameters of io_uring_setup(2). The output (features, offsets) after them is not modified.
+/// Input fields of io_uring_setup(2). The output fields after them (features, offsets) are not modified.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Params {
@@ -37,7 +37,7 @@ pub struct Params {
 /// The changes; none by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Exactly these of the tunable flags.
+    /// Set exactly these tunable flags.
     set: Option<u32>,
     add: u32,
     remove: u32,
@@ -47,7 +47,7 @@ pub struct Change {
     pub cq_entries: Option<u32>,
 }
 
-/// The name of the arm that changes nothing.
+/// Name of the arm that changes nothing.
 pub const AS_IS: &str = "as-is";
 
 impl Change {
@@ -60,13 +60,13 @@ impl Change {
         (self.set.unwrap_or(0) | self.add) & flag != 0
     }
 
-    /// Its flags as `--ring` takes them; `None`: they are as the program asks.
+    /// The flags in the format of `--ring`; `None` if the program's own are kept.
     pub fn flags(&self) -> Option<String> {
         let flags = Change { sq_idle_ms: None, sq_cpu: None, cq_entries: None, ..*self };
         (!flags.is_none()).then(|| flags.to_string())
     }
 
-    /// The parameters as the kernel is to see them.
+    /// The parameters to pass to the kernel.
     pub fn apply(&self, asked: Params) -> Params {
         let kept = self.set.map_or(asked.flags, |set| (asked.flags & !setup_flag::bits(&TUNABLE)) | set);
         let mut to = Params { flags: (kept | self.add) & !self.remove, ..asked };
@@ -185,7 +185,7 @@ mod tests {
         let (to, name) = with("sqpoll", |c| (c.sq_cpu, c.sq_idle_ms) = (Some(1), Some(50)));
         assert_eq!((to.flags, to.sq_thread_cpu, to.sq_thread_idle), (SQPOLL | SQ_AFF, 1, 50));
         assert_eq!(name, "sqpoll,sq-idle=50,sq-cpu=1");
-        // Without the thread there is nothing to bind.
+        // Without an SQPOLL thread there is nothing to bind.
         let (to, _) = with("none", |c| (c.sq_cpu, c.sq_idle_ms) = (Some(1), Some(50)));
         assert_eq!((to.flags, to.sq_thread_cpu, to.sq_thread_idle), (0, 0, 9));
         let (to, name) = with("as-is", |c| c.cq_entries = Some(4096));

@@ -1,4 +1,4 @@
-//! The parameters of a call in the memory of the process that waits in it.
+//! Parameters of a waiting call, in the memory of its process.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,12 +8,12 @@ use crate::change::Params;
 
 const LENGTH: usize = size_of::<Params>();
 
-/// The memory of one process, whichever process has its number later: after its end nothing is read or written.
+/// Memory of one process. After the process has exited, nothing is read or written, even if its PID is reused.
 #[derive(Debug)]
 pub struct Memory(File);
 
 impl Memory {
-    /// Opens the memory of this thread's process; `tid` is in iotrail's PID namespace.
+    /// Opens the memory of a thread's process; `tid` is in iotrail's PID namespace.
     pub fn of(tid: u32) -> io::Result<Self> {
         if !proc_is_ours() {
             return Err(io::Error::other("iotrail's PID namespace has no /proc of its own (mount -t proc proc /proc)"));
@@ -24,17 +24,18 @@ impl Memory {
     pub fn read(&self, at: u64) -> io::Result<Params> {
         let mut bytes = [0; LENGTH];
         self.0.read_exact_at(&mut bytes, at)?;
-        // SAFETY: plain numbers, for which all bytes are valid.
+        // SAFETY: integers only, for which all bytes are valid.
         Ok(unsafe { std::mem::transmute::<[u8; LENGTH], Params>(bytes) })
     }
 
     pub fn write(&self, at: u64, params: &Params) -> io::Result<()> {
-        // SAFETY: plain numbers without padding.
+        // SAFETY: integers only, without padding.
         self.0.write_all_at(&unsafe { std::mem::transmute::<Params, [u8; LENGTH]>(*params) }, at)
     }
 }
 
-/// A process has one number in /proc for each PID namespace from that of /proc inwards to its own.
+/// A process has one PID per namespace from that of /proc inwards to its own, so this process has one if both are the
+/// same.
 fn proc_is_ours() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
         status.lines().find_map(|l| l.strip_prefix("NSpid:")).is_some_and(|pids| pids.split_whitespace().count() == 1)
@@ -45,9 +46,9 @@ fn proc_is_ours() -> bool {
 mod tests {
     use super::*;
 
-    /// A copy of this process that sleeps until it is killed, with this process ID if the caller may choose it.
+    /// A copy of this process that sleeps until it is killed. The caller chooses its PID if `number` is given.
     fn copy(number: Option<i32>) -> io::Result<i32> {
-        // SAFETY: all zero is a valid argument; the child makes system calls only.
+        // SAFETY: all zeros is a valid argument; the child only makes system calls.
         unsafe {
             let mut args: libc::clone_args = std::mem::zeroed();
             args.exit_signal = libc::SIGCHLD as u64;
@@ -82,7 +83,7 @@ mod tests {
         memory.write(at, &changed).unwrap();
         assert_eq!((memory.read(at).unwrap(), here.flags), (changed, 0));
         end(first);
-        // Choosing a PID needs CAP_CHECKPOINT_RESTORE; without it only the ended process is tested.
+        // Choosing a PID needs CAP_CHECKPOINT_RESTORE; without it only an exited process is tested.
         let second = copy(Some(first));
         let (written, read) = (memory.write(at, &changed), memory.read(at));
         let of_second = second.as_ref().ok().map(|tid| Memory::of(*tid as u32).and_then(|memory| memory.read(at)));

@@ -1,9 +1,9 @@
-//! Which setup flags the kernel never takes together, whatever the device: io_uring_setup(2), and `io_uring_sanitise_params` in
-//! io_uring/io_uring.c.
+//! Combinations of setup flags that the kernel always rejects, whatever the device: io_uring_setup(2), and
+//! `io_uring_sanitise_params` in io_uring/io_uring.c.
 
 use iotrail_schema::setup_flag::{bit, bits};
 
-/// The rule that these flags break.
+/// The rule that these flags violate, if any.
 pub fn broken(flags: u32) -> Option<&'static str> {
     let has = |name: &str| flags & bit(name) != 0;
     let by_the_task = bits(&["coop_taskrun", "taskrun_flag", "defer_taskrun"]);
@@ -26,7 +26,7 @@ mod tests {
     use crate::change::Params;
     use crate::trial;
 
-    /// Every set of the flags that the rules speak of, as this kernel has it.
+    /// Checks every combination of the flags in the rules against this kernel.
     #[test]
     fn the_rules_are_the_kernels() {
         let names =
@@ -36,7 +36,7 @@ mod tests {
             let set: Vec<&str> = (0..names.len()).filter(|i| chosen & 1 << i != 0).map(|i| names[i]).collect();
             let flags = bits(&set);
             let kernel = trial::granted(4, &Params { flags, sq_thread_idle: 1, ..Params::default() });
-            // A kernel that does not know a flag refuses all sets with it; hybrid_iopoll is the youngest (6.13).
+            // A kernel that does not know a flag rejects all combinations with it; hybrid_iopoll is the newest (6.13).
             let knows = |name: &str| name != "hybrid_iopoll" || trial::granted(4, &of(&["iopoll", name])).is_ok();
             if !set.iter().all(|name| knows(name)) {
                 continue;

@@ -1,4 +1,4 @@
-//! The thread that answers the program's io_uring_setup calls.
+//! The thread that answers a program's io_uring_setup calls.
 
 use std::io::{self, PipeWriter};
 use std::mem::MaybeUninit;
@@ -23,17 +23,17 @@ use crate::{filter, trial};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::setup_flag;
 
-/// A ring that a process of the tree set out to make.
+/// A ring that a process of the tree attempted to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ring {
-    /// In iotrail's PID namespace.
+    /// PID in iotrail's namespace.
     pub tgid: u32,
     pub tid: u32,
     pub entries: u32,
     pub asked: Params,
     /// The parameters passed to the kernel.
     pub given: Params,
-    /// Why the parameters were not modified; `None`: they were.
+    /// Why the parameters were not modified; `None` if they were.
     pub left_as_asked: Option<String>,
 }
 
@@ -47,25 +47,25 @@ impl Ring {
     }
 }
 
-/// The supervisor's observations of a program.
+/// What the supervisor observed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// In order.
+    /// Rings in the order of their calls.
     pub rings: Vec<Ring>,
-    /// Calls that a signal ended before they were received: they failed with EINTR, or the kernel restarted them.
+    /// Calls interrupted by a signal before they were received. They failed with EINTR, or the kernel restarted them.
     pub interrupted: u64,
 }
 
-/// A program's supervisor. When dropped, it no longer answers: the program's next setup fails with ENOSYS.
+/// Supervisor of a program. After it is dropped, the program's further setup calls fail with ENOSYS.
 #[derive(Debug)]
 pub struct Supervisor {
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<Seen>>,
 }
 
-/// Whether a program can be supervised here; the error names the missing capability.
+/// Whether programs can be supervised on this machine. The error names the missing feature.
 pub fn allowed() -> Result<()> {
-    // A filter is its thread's: this one ends with it.
+    // A filter belongs to a thread, and disappears with it.
     let tried = std::thread::spawn(|| filter::install().map(drop)).join();
     match tried {
         Ok(Ok(())) => Ok(()),
@@ -92,10 +92,10 @@ pub fn gets_a_ring() -> io::Result<()> {
     trial::granted(1, &Params::default()).map(drop)
 }
 
-/// Makes `command` run under the filter with all its children, supervised from its first call.
+/// Makes `command` and all its children run under the filter, supervised from the first call.
 pub fn attend(command: &mut Command, change: Change) -> Result<Supervisor> {
     let (from_child, to_us) = UnixDatagram::pair().map_err(no_socket)?;
-    // SAFETY: the closure makes only system calls, on data that it owns, and does not allocate.
+    // SAFETY: the closure only makes system calls on data that it owns, and does not allocate.
     unsafe {
         command.pre_exec(move || {
             let listener = filter::install()?;
@@ -113,10 +113,10 @@ pub fn attend(command: &mut Command, change: Change) -> Result<Supervisor> {
     Ok(Supervisor { stop: Some(stop), thread: Some(thread) })
 }
 
-/// `command` will run under a filter that costs as much as the supervisor's, but its calls are not changed. Until the
-/// supervisor has received a call, any signal ends it with EINTR: a program that is not changed gets no such error.
+/// Makes `command` run under a filter with the same cost, but without changes. Until a supervisor has received a call,
+/// any signal interrupts it with EINTR; an unchanged program must not get such errors.
 pub fn leave_alone(command: &mut Command) {
-    // SAFETY: the closure makes system calls only, and allocates nothing.
+    // SAFETY: the closure only makes system calls, and does not allocate.
     unsafe { command.pre_exec(filter::install_unasked) };
 }
 
@@ -133,7 +133,7 @@ fn send(to: &UnixDatagram, fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// `None`: it was not started, or is not to be waited for.
+/// `None` if the program was not started, or waiting was stopped.
 fn receive(from: &UnixDatagram, stopped: BorrowedFd<'_>) -> Option<OwnedFd> {
     loop {
         let mut fds = [PollFd::new(from, PollFlags::IN), PollFd::from_borrowed_fd(stopped, PollFlags::IN)];
@@ -157,7 +157,7 @@ fn receive(from: &UnixDatagram, stopped: BorrowedFd<'_>) -> Option<OwnedFd> {
 }
 
 impl Supervisor {
-    /// Ends it.
+    /// Stops supervising.
     pub fn end(mut self) -> Result<Seen> {
         match self.join() {
             Some(Ok(seen)) => Ok(seen),
@@ -170,7 +170,7 @@ impl Supervisor {
         drop(self.stop.take());
         let thread = self.thread.take()?;
         while !thread.is_finished() {
-            // SAFETY: a thread that was not joined. The signal ends its wait, or comes just before it.
+            // SAFETY: the thread was not joined. The signal ends its wait, or arrives just before it.
             unsafe { libc::pthread_kill(thread.as_pthread_t(), WAKES) };
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -180,22 +180,22 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // Its records are not needed.
+        // The result is not needed.
         drop(self.join());
     }
 }
 
-/// A signal that is ignored by default, also by the programs that are started.
+/// A signal that is ignored by default, also in the programs that are started.
 const WAKES: libc::c_int = libc::SIGURG;
 
-/// Answers until `stopped` is closed, or no process is under the filter any more (Linux 6.11).
+/// Answers calls until `stopped` is closed, or no process is left under the filter (Linux 6.11).
 fn answer_all(listener: &OwnedFd, stopped: BorrowedFd<'_>, change: Change) -> Seen {
     run_first(listener);
     let mut seen = Seen::default();
     loop {
         match receive_call(listener) {
             Ok(call) => seen.rings.extend(answer(listener, call, change)),
-            // Each interrupted call leaves one turn without a call.
+            // Each interrupted call causes one iteration without a call.
             Err(Errno::NOENT) if !is_closed(listener.as_fd()) => seen.interrupted += 1,
             Err(Errno::INTR) if !is_closed(stopped) => {}
             Err(_) => return seen,
@@ -208,13 +208,13 @@ fn is_closed(fd: BorrowedFd<'_>) -> bool {
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// A signal that arrives before a call is received ends it with EINTR, so this thread receives it soon: with CAP_SYS_NICE it does not
-/// wait for a CPU; from Linux 6.6 on it runs on the caller's CPU, without an interrupt of another one.
+/// A signal that arrives before a call is received interrupts the call with EINTR, so this thread must receive it
+/// quickly. With CAP_SYS_NICE it does not wait for a CPU. Since Linux 6.6 it runs on the caller's CPU, without an IPI.
 fn run_first(listener: &OwnedFd) {
     const SYNC_WAKE_UP: libc::c_ulong = 1;
     extern "C" fn nothing(_: libc::c_int) {}
     let first = libc::sched_param { sched_priority: 1 };
-    // SAFETY: live structures, and a handler that does nothing, without SA_RESTART. What is refused is left as it is.
+    // SAFETY: live structures, and an empty handler without SA_RESTART. Failures change nothing.
     unsafe {
         libc::sched_setscheduler(0, libc::SCHED_FIFO, &first);
         libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP);
@@ -224,21 +224,21 @@ fn run_first(listener: &OwnedFd) {
     }
 }
 
-/// Waits for a call. ENOENT: a signal ended it before; EINTR: [`WAKES`].
+/// Waits for a call. ENOENT: a signal interrupted the call first; EINTR: [`WAKES`] ended the wait.
 fn receive_call(listener: &OwnedFd) -> std::result::Result<libc::seccomp_notif, Errno> {
     // SAFETY: the kernel requires an all-zero structure to fill.
     let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
-    // SAFETY: a live structure of the kernel's own layout.
+    // SAFETY: a live structure in the kernel's layout.
     match unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call) } {
         0 => Ok(call),
         _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
     }
 }
 
-/// A received call: changed and continued. `None`: its thread has exited.
+/// Changes a received call and lets it continue; `None` if its thread has exited.
 fn answer(listener: &OwnedFd, call: libc::seccomp_notif, change: Change) -> Option<Ring> {
     let still_there = || {
-        // SAFETY: a live number that the kernel reads.
+        // SAFETY: a live integer that the kernel reads.
         unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) == 0 }
     };
     let ring = changed(call.pid, (call.data.args[0] as u32, call.data.args[1]), change, still_there);
@@ -248,12 +248,13 @@ fn answer(listener: &OwnedFd, call: libc::seccomp_notif, change: Change) -> Opti
         error: 0,
         flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
     };
-    // SAFETY: a live structure of the kernel's own layout. It fails if the thread was killed meanwhile.
+    // SAFETY: a live structure in the kernel's layout. The call fails if the thread was killed.
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const go_on) };
     ring
 }
 
-/// The memory is opened before `still_there` is checked: if the thread waits after that, the memory belongs to its process.
+/// Opens the memory before calling `still_there`: if the thread is still waiting afterwards, the memory belongs to its
+/// process.
 fn changed(tid: u32, (entries, at): (u32, u64), change: Change, still_there: impl Fn() -> bool) -> Option<Ring> {
     let memory = Memory::of(tid);
     let asked = memory.as_ref().map_err(|e| e.to_string()).and_then(|m| m.read(at).map_err(|e| e.to_string()));
@@ -264,7 +265,7 @@ fn changed(tid: u32, (entries, at): (u32, u64), change: Change, still_there: imp
     let ring = |asked, given, left_as_asked| Some(Ring { tgid, tid, entries, asked, given, left_as_asked });
     let (memory, asked) = match (memory, asked) {
         (Ok(memory), Ok(asked)) => (memory, asked),
-        // The kernel refuses parameters that it cannot read.
+        // The kernel rejects unreadable parameters itself.
         (_, asked) => {
             let unknown = Params::default();
             let why = asked.err().unwrap_or_default();
@@ -293,14 +294,14 @@ fn changed(tid: u32, (entries, at): (u32, u64), change: Change, still_there: imp
     }
 }
 
-/// A completion queue has as many entries as the submission queue at least, both rounded up to a power of two.
+/// The CQ has at least as many entries as the SQ, both rounded up to a power of two.
 fn refused_by_size(entries: u32, given: &Params) -> Option<String> {
     let sized = given.flags & setup_flag::bit("cqsize") != 0;
     let small = sized && given.cq_entries.checked_next_power_of_two()? < entries.checked_next_power_of_two()?;
     small.then(|| io::Error::from_raw_os_error(libc::EINVAL).to_string())
 }
 
-/// The process of a thread.
+/// Process ID of a thread.
 fn group_of(tid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
@@ -313,10 +314,10 @@ mod tests {
     use std::os::fd::FromRawFd;
     use std::os::unix::process::ExitStatusExt;
 
-    /// The test program itself as a child that creates rings: it prints the kernel's answer for each.
+    /// Makes the test binary run as a child that creates rings and prints the kernel's result for each.
     const ASKED: &str = "IOTRAIL_TEST_RINGS";
 
-    /// Not a test: the child of [`rings_of`]. One ring per set of flags; after a `:` as a 32-bit program creates them.
+    /// Not a test: the child of [`rings_of`]. Creates one ring per set of flags; those after a `:` with a 32-bit call.
     #[test]
     fn child_that_makes_rings() {
         let Ok(flags) = std::env::var(ASKED) else { return };
@@ -326,7 +327,7 @@ mod tests {
         };
         for flags in flags.split(' ') {
             let flags: u32 = flags.parse().unwrap();
-            // Another thread makes it, as a program's may.
+            // In another thread, as a program may do.
             println!("ring {}", std::thread::spawn(move || make(flags)).join().unwrap().unwrap());
         }
     }
@@ -341,7 +342,8 @@ mod tests {
 
     fn setup_by_32_bit_call(flags: u32) -> io::Result<u32> {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a page below 4 GiB, which the kernel reads and writes; rbx, which cannot be named, is restored.
+        // SAFETY: a page below 4 GiB, which the kernel reads and writes; rbx, which cannot be named as an operand, is
+        // restored.
         unsafe {
             let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT;
             let page = libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, how, -1, 0);
@@ -363,7 +365,7 @@ mod tests {
         setup(flags)
     }
 
-    /// The program's granted flags, and the supervisor's records.
+    /// The flags that the program was granted, and the supervisor's records.
     fn rings_of(change: &str, flags: &str) -> (Vec<u32>, Vec<Ring>) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "supervisor::tests::child_that_makes_rings", "--nocapture"]).env(ASKED, flags);
@@ -395,7 +397,7 @@ mod tests {
     fn rings_of_a_program_have_the_requested_flags() {
         allowed().unwrap();
         let (got, rings) = rings_of("coop_taskrun", "0 16 4096");
-        // clamp is the program's own; single_issuer is tunable, and was not requested.
+        // clamp is the program's own; single_issuer is tunable and was not requested.
         assert_eq!(got, [COOP, COOP | 16, COOP]);
         let seen: Vec<_> = rings.iter().map(|r| (r.asked.flags, r.given.flags, r.entries)).collect();
         assert_eq!(seen, [(0, COOP, 4), (16, COOP | 16, 4), (4096, COOP, 4)]);
@@ -427,14 +429,14 @@ mod tests {
         assert_eq!(seen, [(0, COOP, 4), (16, COOP | 16, 4)]);
     }
 
-    /// Not a test: the program that [`an_unsupervised_program_gets_no_eintr`] starts.
+    /// Not a test: the program started by [`an_unsupervised_program_gets_no_eintr`].
     #[test]
     fn child_that_is_interrupted() {
         extern "C" fn nothing(_: libc::c_int) {}
         if std::env::var_os(INTERRUPTED).is_none() {
             return;
         }
-        // SAFETY: a handler that does nothing, without SA_RESTART, and live structures.
+        // SAFETY: live structures, and an empty handler without SA_RESTART.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as *const () as libc::sighandler_t;
@@ -450,12 +452,12 @@ mod tests {
             if fd < 0 {
                 return io::Error::last_os_error().raw_os_error() == Some(libc::EINTR);
             }
-            // SAFETY: a descriptor that the kernel has just created.
+            // SAFETY: the kernel has just created this descriptor.
             drop(unsafe { OwnedFd::from_raw_fd(fd as i32) });
             false
         });
         println!("interrupted {}", interrupted.count());
-        // The filter exists as long as a process has it.
+        // The filter exists for as long as a process is under it.
         io::stdin().read_line(&mut String::new()).unwrap();
     }
 
@@ -469,7 +471,7 @@ mod tests {
         command
     }
 
-    /// The calls of the child that failed with EINTR; it waits.
+    /// Number of the child's calls that failed with EINTR. The child then waits.
     fn interrupted_of(child: &mut std::process::Child) -> u64 {
         let lines = io::BufReader::new(child.stdout.as_mut().unwrap()).lines();
         lines.map_while(io::Result::ok).find_map(|l| l.split("interrupted ").nth(1)?.parse().ok()).unwrap()
@@ -485,7 +487,7 @@ mod tests {
         assert!(child.wait().unwrap().success());
     }
 
-    /// Linux 5.19 or later.
+    /// Requires Linux 5.19 or later.
     #[test]
     fn each_call_that_a_signal_ends_is_counted() {
         let mut command = interrupted_child();
@@ -495,15 +497,15 @@ mod tests {
         let seen = supervisor.end().unwrap();
         drop(child.stdin.take());
         assert!(child.wait().unwrap().success());
-        // The kernel restarts those that its own task work interrupted, or a signal that another thread took.
+        // The kernel restarts calls interrupted by its own task work, or by a signal that another thread handles.
         assert!(seen.interrupted >= got && seen.rings.len() as u64 == 2000 - got, "{got}: {}", seen.interrupted);
     }
 
-    /// Linux 5.19 or later.
+    /// Requires Linux 5.19 or later.
     #[test]
     fn a_signal_does_not_end_a_call_that_was_received() {
         extern "C" fn nothing(_: libc::c_int) {}
-        // SAFETY: a handler that does nothing, without SA_RESTART.
+        // SAFETY: an empty handler without SA_RESTART.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as *const () as libc::sighandler_t;
@@ -515,13 +517,13 @@ mod tests {
             setup(0)
         });
         let (listener, thread) = told.recv().unwrap();
-        // SAFETY: structures as the kernel defines them, and a thread of this process that waits.
+        // SAFETY: structures in the kernel's layout, and a waiting thread of this process.
         unsafe {
             let mut call: libc::seccomp_notif = std::mem::zeroed();
             assert_eq!(libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call), 0);
             let (us, it) = (libc::getpid(), thread.as_raw_pid());
             assert_eq!(libc::syscall(libc::SYS_tgkill, us, it, libc::SIGALRM), 0);
-            // The signal wakes it, if anything can.
+            // Time for the signal to interrupt the call, if that is possible.
             std::thread::sleep(std::time::Duration::from_millis(20));
             let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
             let go_on = libc::seccomp_notif_resp { id: call.id, val: 0, error: 0, flags };

@@ -1,4 +1,4 @@
-//! Whether this kernel grants a ring with these flags: the smallest one is created here, and closed.
+//! Tests whether this kernel grants a ring with given flags, by creating and closing the smallest possible one.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::change::Params;
 use iotrail_schema::setup_flag::bits;
 
-/// Flags that concern other things of the program: its memory, its table of rings, another ring's workers.
+/// Flags that refer to something in the program: its memory, its ring table, another ring's workers.
 const OF_THE_PROGRAM: u32 = bits(&["attach_wq", "no_mmap", "registered_fd_only"]);
 
 /// struct io_uring_params: the input, and space for the output.
@@ -20,20 +20,20 @@ struct Whole {
     rest: [u32; 25],
 }
 
-/// The errors with which the kernel refuses flags. Others (ENOMEM, EMFILE) concern the moment.
+/// Errors that reject the flags themselves. Others (ENOMEM, EMFILE) are temporary.
 const REFUSALS: [i32; 4] = [libc::EINVAL, libc::EPERM, libc::ENOSYS, libc::EOPNOTSUPP];
 
-/// By flags and the CPU of the SQPOLL thread.
+/// Results by flags and SQPOLL CPU.
 type Answers = HashMap<(u32, u32), Option<i32>>;
 
-/// The kernel's answers, kept for the life of this process: the ring is created in a plan's runs with probes, not in its timed
-/// runs.
+/// The kernel's results, cached for the life of this process: rings are created in a plan's runs with probes, not in
+/// timed runs.
 static ANSWERS: Mutex<Option<Answers>> = Mutex::new(None);
 
-/// The error with which the kernel refuses these flags; `None`: it grants them, or refuses only temporarily.
+/// The error with which the kernel rejects these flags; `None` if it grants them or fails only temporarily.
 ///
-/// Sizes are left out. A ring counts against RLIMIT_MEMLOCK of its user, who may be the program's: the smallest ring is
-/// created, and its memory is released before this returns.
+/// Sizes are ignored. A ring counts against RLIMIT_MEMLOCK of its user, who may also be the program's user. Therefore
+/// the smallest ring is created, and its memory is released before this returns.
 pub fn refusal(params: &Params) -> Option<io::Error> {
     let mut answers = ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let answers = answers.get_or_insert_default();
@@ -62,28 +62,28 @@ pub fn granted(entries: u32, params: &Params) -> io::Result<OwnedFd> {
     // SAFETY: a live structure of the size that the kernel expects (120 bytes).
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut whole) };
     match fd {
-        // SAFETY: a descriptor that the kernel has just created.
+        // SAFETY: the kernel has just created this descriptor.
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Maximum wait while the kernel frees a ring.
+/// Maximum time to wait for the kernel to free a ring.
 const FREED_WITHIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Closes the ring, and waits until the kernel has freed its memory: it does so some time after the close, and lets go of the
-/// registered files just before.
+/// Closes the ring and waits until the kernel has freed its memory. This happens with a delay, just after the release
+/// of registered files.
 fn give_back(ring: OwnedFd) {
     const REGISTER_FILES: u32 = 2;
     let Ok((reader, writer)) = io::pipe() else { return };
     let file = writer.as_raw_fd();
-    // SAFETY: the kernel reads one live number.
+    // SAFETY: the kernel reads one live integer.
     let done = unsafe {
         libc::syscall(libc::SYS_io_uring_register, ring.as_raw_fd(), REGISTER_FILES, std::ptr::from_ref(&file), 1)
     };
     drop((ring, writer));
     if done == 0 {
-        // Past the time, it is the program's own limit that decides.
+        // After a timeout, the program may reach its limit.
         let _ = poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&FREED_WITHIN));
     }
 }
@@ -107,12 +107,12 @@ mod tests {
         assert_eq!(granted(0, &Params::default()).unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }
 
-    /// A limit of three pages holds one smallest ring; since Linux 6.14 a second one would fail.
+    /// A limit of three pages permits a single smallest ring; since Linux 6.14 a second one would fail.
     #[test]
     fn a_tried_ring_releases_its_locked_memory() {
-        // SAFETY: only asks.
+        // SAFETY: takes no arguments.
         if unsafe { libc::geteuid() } != 0 {
-            // A user who has other rings meanwhile cannot have one so close to the limit.
+            // Another user may have other rings, and then cannot create one so close to the limit.
             return;
         }
         if std::env::var_os(LIMITED).is_none() {
@@ -122,7 +122,8 @@ mod tests {
             assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
             return;
         }
-        // SAFETY: plain calls. Rings of root count against no limit, so this process becomes another user of no other process.
+        // SAFETY: system calls without pointers to owned data. root's rings count against no limit, so this process
+        // switches to a user without other processes.
         unsafe {
             assert_eq!(libc::setresuid(USER, USER, USER), 0);
             let bytes = 3 * rustix::param::page_size() as u64;

@@ -19,24 +19,24 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
-/// The kernel's limit of links.
+/// The kernel's limit for symlinks.
 const LINKS: usize = 40;
 
 const STICKY: u32 = libc::S_ISVTX;
 
-/// Creates the directory and missing parents, for this user only; verifies existing ones. `remedy`: how to name another
-/// path.
+/// Creates the directory and missing parents, accessible only to this user; verifies existing ones. `remedy`: how to
+/// specify another path.
 pub fn make(dir: &Path, remedy: &str) -> Result<()> {
     walk(dir, true).map(drop).map_err(|why| why.error("cannot use", dir, remedy))
 }
 
-/// As [`make`], but creates nothing: a missing directory may be created later.
+/// Like [`make`], but creates nothing: a missing directory may be created later.
 pub fn check(dir: &Path, remedy: &str) -> Result<()> {
     walk(dir, false).map(drop).map_err(|why| why.error("cannot use", dir, remedy))
 }
 
-/// Whether a file in a directory verified by [`make`] is safe: a plain file of this user with one name, or
-/// missing.
+/// Checks that a file in a directory verified by [`make`] is safe: it is missing, or a regular file of this user with a
+/// single link.
 pub fn check_file(path: &Path, remedy: &str) -> Result<()> {
     let refuse = |why: Why| Err(why.error("refusing to use", path, remedy));
     let meta = match path.symlink_metadata() {
@@ -55,9 +55,9 @@ pub fn check_file(path: &Path, remedy: &str) -> Result<()> {
     refuse(Why::Unsafe(path.to_owned(), what))
 }
 
-/// Why a directory cannot be used.
+/// Why a directory is unusable.
 enum Why {
-    /// The path, and its problem.
+    /// A path and its problem.
     Unsafe(PathBuf, String),
     Refused(PathBuf, io::Error),
 }
@@ -81,16 +81,16 @@ fn us() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether a group may write to it that is not this user's own (many systems give each user one).
+/// Whether a group other than the user's own may write to it (many systems create a group per user).
 fn is_of_others(meta: &Metadata) -> bool {
     let group = rustix::process::getegid().as_raw();
     meta.mode() & 0o020 != 0 && meta.gid() != group && meta.gid() != 0
 }
 
-/// Owners that may have put a directory or a link there.
+/// Users that may own a directory or link.
 struct Trusted {
     us: u32,
-    /// The owner of `/`: in a user namespace the outer root has no other user ID.
+    /// Owner of `/`: in a user namespace the outer root has another user ID.
     root: u32,
 }
 
@@ -109,14 +109,14 @@ fn is_open(meta: &Metadata) -> bool {
     (is_of_others(meta) || meta.mode() & 0o002 != 0) && meta.mode() & STICKY == 0
 }
 
-/// The opened directory; `None`: it is missing and was not to be created.
+/// The opened directory; `None` if it is missing and `makes` is false.
 fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
     let absolute = std::path::absolute(dir).map_err(|e| Why::Refused(dir.to_owned(), e))?;
     let at_root = |e| Why::Refused("/".into(), e);
     let mut at = PathBuf::from("/");
     let mut folder = File::open("/").map_err(at_root)?;
     let trusted = Trusted::now(&folder.metadata().map_err(at_root)?);
-    // The remaining components, the next one last.
+    // Remaining components, with the next one last.
     let mut left: Vec<OsString> = parts(&absolute);
     let mut links = 0;
     while let Some(name) = left.pop() {
@@ -165,7 +165,7 @@ fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
             return unsafe_(format!("it belongs to user {}, who can replace it", meta.uid()));
         }
         if is_last && meta.mode() & 0o022 != 0 {
-            // This process may restrict it. Files that others have put in it meanwhile are found one by one.
+            // Restricts this user's own directory. Files that others have already put there are found one by one.
             let closed = std::fs::Permissions::from_mode(meta.mode() & 0o7755);
             std::fs::set_permissions(format!("/proc/self/fd/{}", next.as_raw_fd()), closed.clone())
                 .or_else(|_| std::fs::set_permissions(&place, closed))
@@ -178,7 +178,7 @@ fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
     Ok(Some(folder))
 }
 
-/// The names on the way, the first one last.
+/// Path components in reverse order.
 fn parts(path: &Path) -> Vec<OsString> {
     let name = |c: Component<'_>| match c {
         Component::Normal(name) => Some(name.to_owned()),
@@ -188,7 +188,7 @@ fn parts(path: &Path) -> Vec<OsString> {
     path.components().filter_map(name).rev().collect()
 }
 
-/// Opens any kind of file, a link too, only for fstat(2).
+/// Opens any kind of file, including a symlink, for fstat(2) only.
 fn open_at(folder: &File, name: &OsStr) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?.into())
@@ -202,9 +202,9 @@ fn make_at(folder: &File, name: &OsStr) -> io::Result<()> {
     }
 }
 
-/// Where an opened link leads.
+/// Target of an opened symlink.
 fn link_of(link: &File) -> io::Result<OsString> {
-    // An empty name means the descriptor itself.
+    // An empty name refers to the descriptor itself.
     Ok(OsString::from_vec(rustix::fs::readlinkat(link, "", Vec::new())?.into_bytes()))
 }
 
@@ -236,7 +236,7 @@ mod tests {
             make(&dir, "").unwrap();
         }
         assert_eq!(dir.metadata().unwrap().mode() & 0o7777, 0o700);
-        // One that is ours and open is closed.
+        // A writable directory of this user is restricted.
         std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
         make(&dir, "").unwrap();
         assert_eq!(dir.metadata().unwrap().mode() & 0o7777, 0o755);
@@ -277,13 +277,13 @@ mod tests {
         std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o1777)).unwrap();
         let (victim, ours) = (place.path().join("victim"), shared.join("iotrail"));
         std::fs::create_dir(&victim).unwrap();
-        // Another user's directory where this user's would be created.
+        // A directory of another user in place of this user's.
         std::fs::create_dir(&ours).unwrap();
         owned_by(&ours, 65534);
         assert!(says(&ours).contains("it belongs to user 65534"), "{}", says(&ours));
         assert!(says(&ours.join("below")).contains("who can replace it"));
         std::fs::remove_dir(&ours).unwrap();
-        // Another user's link to a directory of this user.
+        // A symlink of another user to a directory of this user.
         symlink(&victim, &ours).unwrap();
         owned_by(&ours, 65534);
         for dir in [&ours, &ours.join("below")] {

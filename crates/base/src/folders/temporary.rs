@@ -1,4 +1,4 @@
-//! A directory of one run, only for this user. It is removed at the end of the run, or by the next run if this one is killed.
+//! A private directory for one run. It is removed at the end of the run, or by the next run if this one is killed.
 
 use std::fs::File;
 use std::io;
@@ -8,22 +8,23 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
-/// Locked while in use. Removed when dropped.
+/// A directory that is locked while in use, and removed on drop.
 #[derive(Debug)]
 pub struct Folder {
-    // Removed before the lock is released.
+    // Dropped before the lock is released.
     folder: TempDir,
     _lock: File,
 }
 
 impl Folder {
-    /// Creates one in `place` with a name that starts with `prefix`. Directories of this user's killed runs are removed first.
+    /// Creates a directory in `place` whose name begins with `prefix`, after removing those left by this user's killed
+    /// runs.
     pub fn make(place: &Path, prefix: &str) -> io::Result<Self> {
         clear(place, prefix);
         loop {
             let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(place)?;
             let lock = File::open(folder.path())?;
-            // Another run may have found it before it was locked, and treated it as left behind.
+            // Another run may have removed it before it was locked, because it looked abandoned.
             if try_lock(&lock) && lock.metadata()?.nlink() > 0 {
                 return Ok(Folder { folder, _lock: lock });
             }
@@ -35,7 +36,7 @@ impl Folder {
     }
 }
 
-/// A directory that cannot be removed does not prevent the run.
+/// Removes abandoned directories. Failures to do so do not prevent the run.
 fn clear(place: &Path, prefix: &str) {
     let Ok(entries) = std::fs::read_dir(place) else { return };
     let us = rustix::process::geteuid().as_raw();

@@ -1,13 +1,13 @@
-//! Names of a descriptor that this process has: `/dev/stdout`, `/dev/fd/63`, and links to them.
+//! Names of this process's descriptors: `/dev/stdout`, `/dev/fd/63`, and symlinks to them.
 
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
-/// The kernel's limit of links.
+/// The kernel's limit for symlinks.
 const LINKS: usize = 40;
 
-/// The descriptor that `path` names, through any links. Opening such a name would open the file again, at its
-/// start, and a name can be replaced: neither is intended.
+/// The descriptor that `path` names, also through symlinks. Such a path must not be opened or replaced: opening it
+/// would open the file again, at its start.
 pub fn own(path: &Path) -> Option<RawFd> {
     let ours = std::fs::canonicalize("/proc/self/fd").ok()?;
     let mut path = path.to_owned();

@@ -1,5 +1,5 @@
-//! Many files under one directory, all or none: they are created in a temporary directory inside it, and then moved to their
-//! paths. If one cannot be moved, the earlier ones are removed again.
+//! Several files in a directory, all or none. They are created in a temporary directory inside it and then moved to
+//! their paths. If one cannot be moved, the previous ones are removed again.
 
 use std::path::{Path, PathBuf};
 
@@ -13,21 +13,21 @@ use super::{Existing, free};
 use crate::error::{Error, Result};
 use crate::interrupt;
 
-/// Dropped before [`finish`](Self::finish), nothing of it stays.
+/// If dropped before [`finish`](Self::finish), nothing remains.
 pub struct Folder {
     root: PathBuf,
     existing: Existing,
     option: &'static str,
     under_way: Option<TempDir>,
-    /// Directories that did not exist before; parents first.
+    /// Directories that were created, parents first.
     made: Vec<PathBuf>,
-    /// Files in their place, and the backup of the file that each replaced.
+    /// Moved files, each with the backup of the file that it replaced.
     put: Vec<(PathBuf, Option<PathBuf>)>,
     was_asked: bool,
 }
 
 impl Folder {
-    /// Creates the directory, and a temporary one in it for incomplete files.
+    /// Creates the directory, with a temporary one inside for incomplete files.
     pub fn open(root: &Path, existing: Existing, option: &'static str) -> Result<Self> {
         if root.exists() && !root.is_dir() {
             return Err(Error::input(format!("{} is no folder", root.display()), "name a folder"));
@@ -65,7 +65,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Moves a complete file from [`under_way`](Self::under_way) to its path, and creates the directories on the way.
+    /// Moves a complete file from [`under_way`](Self::under_way) to its path, and creates missing directories.
     pub fn put(&mut self, made: &Path, place: &Path) -> Result<()> {
         if interrupt::is_asked() && !self.was_asked {
             return Err(Error::machine(
@@ -89,14 +89,15 @@ impl Folder {
         if let Some(before) = &before {
             std::fs::rename(&to, before).map_err(failed)?;
         }
-        // From here on a failure has to undo it.
+        // From here on a failure must undo it.
         self.put.push((to.clone(), before));
-        // If another file appeared meanwhile, or the file system does not support this rename, the file is not replaced.
+        // Does not replace the file if another one appeared in the meantime, or if the file system does not support
+        // this rename.
         match renameat_with(CWD, made, CWD, &to, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(()),
             Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(made, &to).map_err(failed),
             Err(Errno::EXIST) => {
-                // This process may not remove a file that appeared meanwhile.
+                // A file that appeared in the meantime must not be removed.
                 self.put.pop_if(|(_, before)| before.is_none());
                 Err(exists(&to, self.existing))
             }
@@ -104,7 +105,7 @@ impl Folder {
         }
     }
 
-    /// The directory is complete.
+    /// Marks the directory as complete.
     pub fn finish(mut self) {
         self.made.clear();
         self.put.clear();
@@ -113,7 +114,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A file that cannot be removed belongs to another process by now; the original error is reported.
+        // A file that cannot be removed now belongs to another process. The original error is reported.
         for (place, before) in self.put.drain(..).rev() {
             match before {
                 Some(before) => std::fs::rename(before, place).unwrap_or(()),

@@ -33,16 +33,16 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::plain::{self, sanitise};
 
-/// Means standard output.
+/// Path that means standard output.
 pub const STDOUT: &str = "-";
 
-/// Handling of an existing file.
+/// What to do with an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     Keep,
-    /// The same, of a command without `--force`.
+    /// Keep it; the command has no `--force`.
     Refuse,
-    /// With `--force`.
+    /// Replace it (`--force`).
     Replace,
 }
 
@@ -52,11 +52,12 @@ impl Existing {
     }
 }
 
-/// Whether standard output takes data now, before the work: a closed or full one is an error. A pipe without a reader is none.
+/// Checks before the work that standard output accepts data: it fails if standard output is closed or full. A pipe
+/// without a reader is not an error.
 pub fn stdout_accepts() -> Result<()> {
     plain::stdout_is_open()?;
     let out = rustix::stdio::stdout();
-    // A device without space refuses even 0 bytes, a full file system does not.
+    // A device without space rejects even 0 bytes; a full file system does not.
     let refused = rustix::io::write(out, &[]).err().filter(|e| *e != rustix::io::Errno::PIPE);
     let is_file = rustix::fs::fstat(out).is_ok_and(|s| rustix::fs::FileType::from_raw_mode(s.st_mode).is_file());
     let is_full = is_file && rustix::fs::fstatvfs(out).is_ok_and(|fs| fs.f_blocks > 0 && fs.f_bavail == 0);
@@ -66,11 +67,11 @@ pub fn stdout_accepts() -> Result<()> {
     }
 }
 
-/// The kind of an output path.
+/// Kind of an output path.
 enum Place {
     Stdout,
     Stream(Stream),
-    /// A file, there or not.
+    /// A file, existing or not.
     File,
 }
 
@@ -119,7 +120,7 @@ fn place(path: &Path, existing: Existing, option: &'static str) -> Result<Place>
     Ok(Place::File)
 }
 
-/// An output that was verified before the work. A file does not exist until it is opened.
+/// An output that was checked before the work. The file does not exist until it is opened.
 pub struct Reserved {
     path: PathBuf,
     existing: Existing,
@@ -128,11 +129,11 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Errors: it exists and may not be replaced, or cannot be created.
+    /// Fails if the file exists and may not be replaced, or cannot be created.
     pub fn new(path: &Path, existing: Existing, option: &'static str) -> Result<Self> {
         let place = place(path, existing, option)?;
         if let Place::File = place {
-            // Removed again with this line.
+            // Dropped, and thus removed, in this statement.
             beside(path).map_err(|e| cannot_make(path, option, e))?;
         }
         Ok(Self { path: path.to_owned(), existing, option, place })
@@ -142,7 +143,7 @@ impl Reserved {
         &self.path
     }
 
-    /// For an output in addition to a result on standard output.
+    /// For an output besides a result on standard output.
     pub fn apart(self) -> Result<Self> {
         match self.place {
             Place::Stdout => Err(on_stdout(&self.path, self.option)),
@@ -170,7 +171,7 @@ impl Reserved {
     }
 }
 
-/// One stream of bytes; a file is complete or missing.
+/// An output stream; a file is either complete or missing.
 pub struct Output {
     path: PathBuf,
     existing: Existing,
@@ -178,12 +179,12 @@ pub struct Output {
     to: BufWriter<Gate>,
 }
 
-/// All bytes pass through it.
+/// All bytes pass through this writer.
 struct Gate {
     to: To,
-    /// It is a terminal: text is sanitised.
+    /// For a terminal: sanitise text.
     tame: bool,
-    /// A signal had come before it was opened, and ends nothing any more.
+    /// A signal had arrived before it was opened, and no longer ends anything.
     was_asked: bool,
 }
 
@@ -194,7 +195,7 @@ enum To {
 }
 
 impl Output {
-    /// Errors: it exists and may not be replaced, or cannot be created.
+    /// Fails if the file exists and may not be replaced, or cannot be created.
     pub fn open(path: &Path, existing: Existing, option: &'static str) -> Result<Self> {
         Reserved::new(path, existing, option)?.open()
     }
@@ -203,12 +204,12 @@ impl Output {
         shown(&self.path)
     }
 
-    /// It is standard output, so messages may not go there.
+    /// Whether it is standard output, so that messages must not go there.
     pub fn is_stdout(&self) -> bool {
         matches!(self.to.get_ref().to, To::Stdout(_))
     }
 
-    /// Gives it its name.
+    /// Renames the complete file to its path.
     pub fn finish(self) -> Result<()> {
         let Self { path, existing, option, to } = self;
         let failed = |e| refused(&path, option, e);
@@ -227,7 +228,7 @@ impl Output {
     }
 }
 
-/// All of `bytes` at once.
+/// Writes all of `bytes`.
 pub fn write(reserved: Reserved, bytes: &[u8]) -> Result<()> {
     let mut out = reserved.open()?;
     let refused = out.refusal();
@@ -245,7 +246,7 @@ impl Write for Output {
     }
 }
 
-/// A reader that closed the pipe has all that it needs.
+/// A reader that closed the pipe has read all that it needs.
 fn unless_gone<T>(done: io::Result<T>, instead: T) -> io::Result<T> {
     match done {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(instead),
@@ -281,7 +282,7 @@ impl Write for Gate {
     }
 }
 
-/// A file that grows under its own name: a recording. An existing file is never written in place.
+/// A file that grows under its final name: a recording. An existing file is never overwritten in place.
 pub fn growing(path: &Path, existing: Existing, option: &'static str) -> Result<Box<dyn Write + Send>> {
     match place(path, existing, option)? {
         Place::Stream(stream) => Ok(Box::new(stream)),
@@ -311,7 +312,7 @@ fn on_stdout(path: &Path, option: &str) -> Error {
 /// A new file in the same directory, so that the rename does not copy data.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Permissions by the user's umask, as for any new file.
+    // Permissions follow the user's umask, as for any new file.
     tempfile::Builder::new().prefix(".iotrail-").permissions(Permissions::from_mode(0o666)).tempfile_in(folder)
 }
 
@@ -326,7 +327,7 @@ fn named(file: NamedTempFile, path: &Path, existing: Existing, option: &'static 
     })
 }
 
-/// Whether nothing has to give way at `path`.
+/// Checks that no file at `path` would have to be replaced without permission.
 pub fn free(path: &Path, existing: Existing) -> Result<()> {
     let is_there = path.symlink_metadata().is_ok();
     if path.is_dir() {
@@ -335,7 +336,7 @@ pub fn free(path: &Path, existing: Existing) -> Result<()> {
     if is_there && existing != Existing::Replace { Err(exists(path, existing)) } else { Ok(()) }
 }
 
-/// Whether `path` names a descriptor of this process, as `/dev/stdout` does.
+/// Whether `path` names a descriptor of this process, like `/dev/stdout`.
 pub fn is_descriptor(path: &Path) -> bool {
     descriptor::own(path).is_some()
 }

@@ -1,4 +1,4 @@
-//! Why an output was refused, and the remedy: a full disk, a missing permission and a missing directory are distinguished.
+//! Why an output failed, and the remedy: distinguishes a full disk, missing permission and a missing directory.
 
 use std::error::Error as Cause;
 use std::io;
@@ -7,12 +7,12 @@ use std::path::Path;
 use super::{Existing, STDOUT, shown};
 use crate::error::{Error, errno_in};
 
-/// The number of the system's error in `e`, however it is wrapped.
+/// The errno in `e`, however it is wrapped.
 fn os_error(e: &(dyn Cause + 'static)) -> Option<i32> {
     e.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error).or_else(|| errno_in(&e.to_string()))
 }
 
-/// It was created and did not accept the data.
+/// The output was created but rejected data.
 pub fn refused(path: &Path, option: &str, e: impl Into<Box<dyn Cause + Send + Sync>>) -> Error {
     let e = e.into();
     if path == Path::new(STDOUT) {
@@ -32,7 +32,7 @@ pub fn stdout_refused(e: impl Into<Box<dyn Cause + Send + Sync>>) -> Error {
     Error::machine("cannot write to standard output", "check where it leads").because(e)
 }
 
-/// It could not be created: the path is not usable.
+/// The output could not be created.
 pub fn cannot_make(path: &Path, option: &str, e: io::Error) -> Error {
     let what = format!("cannot create {}", shown(path));
     let number = os_error(&e);

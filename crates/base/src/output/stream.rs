@@ -1,5 +1,5 @@
-//! Outputs that are written and never replaced: pipes, devices, inherited descriptors. The write waits for a stalled reader, and a
-//! signal ends the wait.
+//! Outputs that are written and never replaced: pipes, devices, inherited descriptors. Writing waits for a stalled
+//! reader; a signal ends the wait.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write};
@@ -13,30 +13,30 @@ use rustix::io::Errno;
 
 use crate::interrupt;
 
-/// Interval of checks for a signal.
+/// Interval between checks for a signal.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// How long a reader that takes nothing is waited for after a signal.
+/// After a signal, time to wait for a reader that does not read.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A writable pipe accepts this many bytes without a wait (pipe(7), PIPE_BUF).
+/// A writable pipe accepts this many bytes without blocking (pipe(7), PIPE_BUF).
 const AT_ONCE: usize = 4096;
 
 pub struct Stream(File);
 
 impl Stream {
-    /// A second descriptor of the same file; the one that was handed over stays.
+    /// Duplicates a descriptor; the original stays open.
     pub fn of_descriptor(number: RawFd) -> io::Result<Self> {
-        // SAFETY: only asks the kernel for a copy; a number that is none is refused.
+        // SAFETY: only asks the kernel for a duplicate; an invalid number is rejected.
         let fd = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just returned this descriptor; it has no other owner.
+        // SAFETY: the kernel has just returned this descriptor; nothing else owns it.
         Ok(Self(unsafe { File::from_raw_fd(fd) }))
     }
 
-    /// ENXIO: the pipe has no reader. Never waits for a reader.
+    /// Fails with ENXIO if the pipe has no reader. Never waits for one.
     pub fn to_pipe(path: &Path) -> io::Result<Self> {
         File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path).map(Self)
     }

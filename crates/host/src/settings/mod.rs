@@ -1,11 +1,14 @@
 //! Host conditions of an experiment: rejected in advance if impossible, set, and restored even if the process that set
 //! them is killed.
 //!
-//! | file | responsible for | |---|---| | `conditions` | the requested values, and their order | | `interrupts`,
-//! `queue`, `driver`, `governor`, `cgroup` | one kind of setting each: why it is impossible; its changes | | `change` |
-//! one change: made, and undone wherever its process died | | `journal`, `owner` | current changes and their owner, on
-//! disk before a change is made | | `left` | changes of a killed run: reported, and restored | | `roots` | the
-//! machine's files; reading and writing one value |
+//! | file | responsible for |
+//! |---|---|
+//! | `conditions` | the requested values, and their order |
+//! | `interrupts`, `queue`, `driver`, `governor`, `cgroup` | one kind of setting each: why it is impossible; its changes |
+//! | `change` | one change: made, and undone wherever its process died |
+//! | `journal`, `owner` | current changes and their owner, on disk before a change is made |
+//! | `left` | changes of a killed run: reported, and restored |
+//! | `roots` | the machine's files; reading and writing one value |
 //!
 //! Changes form a stack. For the next cell of a run, changes are undone down to the first difference, and the cell's
 //! own changes are made on top.

@@ -9,7 +9,7 @@ impl Port for UnixStream {
     }
 }
 
-/// The host's ends.
+/// The host's ends of the ports.
 type Host = Ports<UnixStream>;
 
 fn start(command: &[&str]) -> (Host, JoinHandle<io::Result<()>>) {
@@ -25,7 +25,7 @@ fn start(command: &[&str]) -> (Host, JoinHandle<io::Result<()>>) {
     (Ports { stdin, stdout, stderr, control }, keeper)
 }
 
-/// Messages of the guest, and the data of both outputs.
+/// Final message of the guest, and the data of both outputs.
 fn end(host: Host, keeper: JoinHandle<io::Result<()>>) -> (FromGuest, Vec<u8>, String) {
     keeper.join().unwrap().unwrap();
     let mut lines = BufReader::new(host.control).lines().map(io::Result::unwrap);
@@ -62,7 +62,7 @@ fn the_input_ends_at_the_hosts_end_of_file() {
 
 #[test]
 fn a_signal_reaches_the_command_and_its_children() {
-    // Both have to be ended by it: the shell waits for its child.
+    // The signal must end both processes, because the shell waits for its child.
     let (mut host, keeper) = start(&["sh", "-c", "echo ready; sleep 600; echo not reached"]);
     let mut ready = [0; 6];
     host.stdout.read_exact(&mut ready).unwrap();

@@ -1,11 +1,12 @@
-//! The kernel proper out of a packed image. A machine under emulation boots it 3 to 4 s faster than the image, which unpacks itself.
+//! Extracts the kernel from a compressed image. An emulated machine boots it 3 to 4 s faster than the self-extracting
+//! image.
 
 use std::io::Read;
 
-/// `vmlinux` (ELF), from itself or from a `bzImage` (Documentation/arch/x86/boot.rst). arm64's `Image` boots unmodified
+/// `vmlinux` (ELF), as it is or from a `bzImage` (Documentation/arch/x86/boot.rst). arm64's `Image` boots unmodified
 /// (Documentation/arch/arm64/booting.rst).
 ///
-/// Errors: the problem of the image as text.
+/// Errors: the image's problem as text.
 pub fn vmlinux(image: Vec<u8>) -> Result<Vec<u8>, String> {
     if image.starts_with(ELF) || is_arm64(&image) {
         return Ok(image);
@@ -21,15 +22,15 @@ pub fn vmlinux(image: Vec<u8>) -> Result<Vec<u8>, String> {
         let bytes = image.get(at..at + size)?;
         Some(bytes.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b)))
     };
-    // Protocol 2.08 (Linux 2.6.26) has the position of the packed kernel.
+    // Protocol 2.08 (Linux 2.6.26) or later contains the position of the compressed kernel.
     let place = || {
         let (version, sectors) = (number(0x206, 2)?, number(0x1f1, 1)?);
-        // By the protocol 0 means 4.
+        // The protocol defines 0 as 4.
         let start = (if sectors == 0 { 4 } else { sectors } + 1) * 512 + number(0x248, 4)?;
         image.get(start..start.checked_add(number(0x24c, 4)?)?).filter(|p| version >= 0x208 && p.len() > 4)
     };
     let payload = place().ok_or("its packed kernel is cut short")?;
-    // The kernel's build appends the unpacked length. All formats except gzip's also contain it.
+    // The kernel build appends the uncompressed length. All formats except gzip also contain it.
     let (packed, length) = payload.split_at(payload.len() - 4);
     let length = length.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b));
     let whole = if packed.starts_with(GZIP) { payload } else { packed };
@@ -46,7 +47,7 @@ const GZIP: &[u8] = b"\x1f\x8b";
 const XZ: &[u8] = b"\xfd7zXZ\0";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 
-/// Unpacks gzip, xz or zstd. Memory is allocated for `expected` bytes, and no more are unpacked.
+/// Decompresses gzip, xz or zstd. Allocates `expected` bytes, and decompresses no more.
 pub fn unpack(packed: &[u8], expected: usize) -> Result<Vec<u8>, String> {
     let mut reader: Box<dyn Read + '_> = match packed {
         p if p.starts_with(XZ) => Box::new(lzma_rust2::XzReader::new(p, false)),
@@ -58,7 +59,7 @@ pub fn unpack(packed: &[u8], expected: usize) -> Result<Vec<u8>, String> {
         }
         _ => return Err("it is packed in a way that is not known here (xz, zstd and gzip are)".into()),
     };
-    // A limit that only damaged images reach.
+    // A limit that only damaged images exceed.
     const MOST: usize = 1 << 30;
     let mut out = Vec::with_capacity(expected.min(MOST));
     reader.by_ref().take(MOST as u64).read_to_end(&mut out).map_err(|e| format!("it does not unpack: {e}"))?;

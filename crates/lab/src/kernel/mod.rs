@@ -1,4 +1,4 @@
-//! Available kernels: on this machine, in the lab's cache, in Debian's registry; and the preparation of one of them for booting.
+//! Finds available kernels (on this machine, in the lab's cache, in Debian's registry), and prepares one for booting.
 
 mod image;
 mod release;
@@ -17,10 +17,10 @@ use iotrail_base::error::{Error, Result};
 
 pub use self::image::unpack;
 
-/// A kernel that can be booted.
+/// A bootable kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// `None`: not known.
+    /// `None` if unknown.
     pub release: Option<String>,
     /// The ELF file.
     pub vmlinux: PathBuf,
@@ -28,11 +28,11 @@ pub struct Kernel {
     pub modules: PathBuf,
 }
 
-/// Location of a kernel.
+/// Where a kernel is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// Under /boot and /lib/modules of this machine.
+    /// In /boot and /lib/modules of this machine.
     Installed,
     /// In the lab's cache.
     Fetched,
@@ -40,7 +40,7 @@ pub enum Place {
     Registry,
 }
 
-/// One release, at the location that needs the least effort.
+/// A release, at the location that requires the least effort.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listed {
     /// Its release.
@@ -49,20 +49,20 @@ pub struct Listed {
     pub place: Place,
 }
 
-/// The choice of `--kernel`.
+/// Kernel selected by `--kernel`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KernelChoice {
-    /// The newest that needs no download; if there is none, the newest of the registry.
+    /// The newest one that needs no download; if there is none, the newest in the registry.
     AtHand,
-    /// The newest of all.
+    /// The newest anywhere.
     Newest,
     /// A release or its prefix.
     Release(String),
-    /// `vmlinux` or `vmlinuz`, with the directory of its modules.
+    /// `vmlinux` or `vmlinuz`, and its module directory.
     File(PathBuf, PathBuf),
 }
 
-/// The kernels of this machine, of the cache, and of the registry by its last read lists; the newest first.
+/// Kernels of this machine, the cache, and the registry according to the last downloaded lists; newest first.
 pub fn list(cache: &Cache, arch: Arch) -> Result<Vec<Listed>> {
     let mut found: BTreeMap<String, Place> = BTreeMap::new();
     for name in Packages::of(cache, arch).names("linux-image-")? {
@@ -96,7 +96,8 @@ fn installed(release: &str) -> Option<(PathBuf, PathBuf)> {
     modules.join("modules.dep").exists().then_some((image, modules))
 }
 
-/// Prepares the selected kernel for booting; downloads it if needed. `tell` receives a message before each slow step.
+/// Prepares the selected kernel for booting, and downloads it if necessary. `tell` receives a message before each slow
+/// step.
 pub fn ready(asked: &KernelChoice, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
     if let KernelChoice::File(file, modules) = asked {
         return of_file(file, modules, cache);
@@ -117,7 +118,7 @@ pub fn ready(asked: &KernelChoice, arch: Arch, cache: &Cache, tell: &dyn Fn(&str
     }
 }
 
-/// The same without this machine's own kernels.
+/// The same, ignoring kernels installed on this machine.
 pub fn fetch_asked(asked: &str, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
     let asked = if asked == "newest" { KernelChoice::Newest } else { KernelChoice::Release(asked.into()) };
     Packages::of(cache, arch).refresh(tell)?;
@@ -144,7 +145,8 @@ fn choose(asked: &KernelChoice, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) 
     pick(asked, &list(cache, arch)?).ok_or_else(|| unknown(asked))
 }
 
-/// The first of the list, which starts with the newest. The newest is selected from any location; a plain flavour is preferred.
+/// First match in the list, which is sorted newest first. The newest one may be at any location; plain flavours are
+/// preferred.
 fn pick(asked: &KernelChoice, list: &[Listed]) -> Option<Listed> {
     let is_plain = |k: &&Listed| release::flavour(&k.release).is_none();
     let found = match asked {
@@ -166,17 +168,17 @@ fn unknown(asked: &KernelChoice) -> Error {
     )
 }
 
-/// Downloads a release of the registry into the cache, unless it is there.
+/// Downloads a release from the registry to the cache, unless it is already there.
 fn fetch(release: &str, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Result<Kernel> {
     let folder = cache.entry(&format!("{KERNELS}/{release}"), |folder| {
         let packages = Packages::of(cache, arch);
         let mut wanted = Vec::new();
-        // Newer kernels are split into packages; `linux-image-…` only depends on the others.
+        // Newer kernels are split into packages, and `linux-image-…` only depends on the others.
         for piece in ["linux-image", "linux-binary", "linux-modules", "linux-base"] {
             let name = format!("{piece}-{release}");
             wanted.extend(packages.names(&name)?.into_iter().filter(|n| *n == name));
         }
-        // It runs on this machine.
+        // busybox runs on this machine.
         let busybox = tools::busybox(cache, Arch::host(), tell)?;
         tell(&format!("fetching the kernel {release}"));
         packages.unpack(&wanted, folder)?;
@@ -214,7 +216,7 @@ fn fetched(release: &str, folder: &Path) -> Kernel {
     }
 }
 
-/// An image's kernel is unpacked once: its length and time distinguish it from another one at the same path.
+/// Extracts the kernel from an image once. The image's size and time distinguish it from another one at the same path.
 fn of_file(file: &Path, modules: &Path, cache: &Cache) -> Result<Kernel> {
     let canonical = |path: &Path| std::fs::canonicalize(path).map_err(|e| cannot_read(path, e));
     let (file, modules) = (canonical(file)?, canonical(modules)?);

@@ -1,10 +1,10 @@
-//! Names of releases: their order, and the expansion of prefixes.
+//! Kernel releases: ordering, and matching of prefixes.
 
 use std::cmp::Ordering;
 
 use crate::arch::Arch;
 
-/// Newer is greater: numbers count as numbers, so that 6.12 comes after 6.9.
+/// Newer is greater. Numbers are compared as numbers, so 6.12 comes after 6.9.
 pub fn order(a: &str, b: &str) -> Ordering {
     parts(a).cmp(&parts(b))
 }
@@ -30,16 +30,17 @@ fn parts(release: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// Debian's additional kernel flavours: real-time, virtual machines only, 16 KiB pages.
+/// Debian's additional flavours: real-time, virtual machines only, 16 KiB pages.
 const FLAVOURS: [&str; 3] = ["rt", "cloud", "16k"];
 
-/// Which of them a release is, or the beginning of one; `None`: a plain kernel.
+/// Flavour of a release or release prefix; `None` for a plain kernel.
 pub fn flavour(release: &str) -> Option<&str> {
     release.split('-').find(|part| FLAVOURS.contains(part))
 }
 
-/// Whether `asked` selects the release: its full name, or a prefix that ends at a number boundary (`6.1` does not select
-/// `6.12`). A flavour comes after it (`6.12-rt`, or `rt` for the newest); without one, only plain kernels are selected.
+/// Whether `asked` selects the release: its full name, or a prefix that ends at a number boundary (`6.1` does not
+/// select `6.12`). A flavour follows the prefix (`6.12-rt`, or `rt` for the newest); without a flavour only plain
+/// kernels are selected.
 pub fn stands_for(asked: &str, release: &str) -> bool {
     if asked == release {
         return true;
@@ -56,12 +57,12 @@ pub fn stands_for(asked: &str, release: &str) -> bool {
     !rest.starts_with(|c: char| c.is_ascii_digit()) || !beginning.ends_with(|c: char| c.is_ascii_digit())
 }
 
-/// The release of a Debian package, if it is a kernel image for that processor.
+/// Release of a Debian package, if it is a kernel image for this architecture.
 pub fn of_package(name: &str, arch: Arch) -> Option<&str> {
     let release = name.strip_prefix("linux-image-")?;
     let parts: Vec<&str> = release.split('-').filter(|part| !FLAVOURS.contains(part)).collect();
     let (of, version) = parts.split_last()?;
-    // `linux-image-6.12-amd64` and `linux-image-amd64` hold nothing but a name.
+    // `linux-image-6.12-amd64` and `linux-image-amd64` are metapackages.
     let number = version.first()?.split('+').next()?;
     let whole = number.split('.').count() == 3 && number.starts_with(|c: char| c.is_ascii_digit());
     (whole && *of == arch.debian()).then_some(release)

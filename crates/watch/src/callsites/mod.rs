@@ -1,8 +1,11 @@
 //! Call sites. User stacks are located in files as they arrive, while their process lives, and named at the end.
 //!
-//! | module | responsible for | |---|---| | `maps` | the file mapped at an address of a process | | `names` | the
-//! functions at positions in files | | `perf_map` | the functions of generated code | | `library` | functions that make
-//! calls for others; pure |
+//! | module | responsible for |
+//! |---|---|
+//! | `maps` | the file mapped at an address of a process |
+//! | `names` | the functions at positions in files |
+//! | `perf_map` | the functions of generated code |
+//! | `library` | functions that make calls for others; pure |
 
 mod library;
 mod maps;

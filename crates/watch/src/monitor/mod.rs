@@ -1,9 +1,16 @@
 //! The monitor: samples without probes, continuously and within a budget, and traces when a trigger requests a trace.
 //!
-//! | module | responsible for | |---|---| | `subject` | the monitored processes | | [`budget`] | the monitor's budget,
-//! and the layers that it sheds; pure | | `account` | time and queues by program; pure | | [`triggers`] | samples →
-//! stalls; pure | | [`when`] | `--when`; pure | | `limit` | time limits of waits | | `figures` | exported metrics; pure
-//! | | `traced` | traces and windows of the counting probes | | [`capture`] | the capture directory |
+//! | module | responsible for |
+//! |---|---|
+//! | `subject` | the monitored processes |
+//! | [`budget`] | the monitor's budget, and the layers that it sheds; pure |
+//! | `account` | time and queues by program; pure |
+//! | [`triggers`] | samples → stalls; pure |
+//! | [`when`] | `--when`; pure |
+//! | `limit` | time limits of waits |
+//! | `figures` | exported metrics; pure |
+//! | `traced` | traces and windows of the counting probes |
+//! | [`capture`] | the capture directory |
 
 mod account;
 pub mod budget;
