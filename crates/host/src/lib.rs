@@ -1,25 +1,25 @@
-//! Facts of this machine. They are only read, except in [`settings`], which restores its changes.
+//! Facts about this machine. Only [`settings`] changes anything, and restores its changes.
 //!
 //! | module | facts |
 //! |---|---|
-//! | [`cpu`] | online CPUs, shared hardware, isolation, stolen time |
+//! | [`cpu`] | online CPUs, shared hardware, isolation, steal time |
 //! | [`irq`] | interrupts by vector and CPU; their affinity |
-//! | [`block`] | the disks under a path: queues, scheduler, the interrupts of completions |
+//! | [`block`] | the disks below a path: queues, scheduler, completion interrupts |
 //! | [`circumstances`] | other activity around a measured span; with `page_cache` and [`cgroup`] |
-//! | [`contention`] | waits of a program's threads for CPUs that other programs have |
-//! | [`pci`] | a PCI function: its class, driver, IOMMU, and users |
+//! | [`contention`] | time for which a program's threads waited for CPUs that other programs used |
+//! | [`pci`] | a PCI function: class, driver, IOMMU, users |
 //! | [`kernel`] | release, BTF, settings |
 //! | [`clock`] | clock source, time-stamp counter, tick |
-//! | [`lockdown`], [`privileges`], `virtualisation` | permissions, and the hypervisor |
-//! | [`limits`] | limits; for open files: the soft limit raised, and restored for child programs |
+//! | [`lockdown`], [`privileges`], `virtualisation` | privileges and the hypervisor |
+//! | [`limits`] | resource limits; raises the soft limit of open files, and restores it for child programs |
 //! | [`procfs`] | processes and threads, from /proc |
 //! | [`programs`] | the path of a program, and whether it is executable |
-//! | [`settings`] | conditions of an experiment: changed, journalled, restored |
-//! | [`io_uring`], [`aio`] | capabilities of the interfaces, by trying them; [`refusal`]: the reason of a refusal |
+//! | [`settings`] | sets, journals and restores the conditions of an experiment |
+//! | [`io_uring`], [`aio`] | tests which features of the interfaces work; [`refusal`] explains rejections |
 //!
-//! Unreadable values are `None`; readers take the root of sysfs and procfs, so that tests run on small trees.
+//! Unreadable values are `None`. Readers take the root of sysfs and procfs, so that tests can use small trees.
 //!
-//! It uses `iotrail-base`, `iotrail-schema`.
+//! Uses `iotrail-base` and `iotrail-schema`.
 
 pub mod aio;
 pub mod block;

@@ -1,21 +1,21 @@
-//! The lab: a virtual machine with a selected kernel and NVMe drives, in which a command sees this machine's files read-only. Its
-//! output, its exit status and its stored results are returned.
+//! The lab: a virtual machine with a selected kernel and NVMe drives, in which a command sees this machine's files
+//! read-only. Returns the command's output, exit status and stored results.
 //!
 //! | file | responsible for |
 //! |---|---|
 //! | `cache` | the directory of downloads and generated files |
 //! | `sources`, `packages` | Debian's packages without the host's package management |
-//! | [`kernel`] | available kernels; prepares one for booting |
-//! | [`arch`], [`root`](mod@root) | other processors, and the files that their guests see |
-//! | `tools` | QEMU and busybox: this machine's, or packages' |
-//! | `modules`, `initramfs`, `init.sh` | the initial files of a guest |
+//! | [`kernel`] | finds available kernels, and prepares one for booting |
+//! | [`arch`], [`root`](mod@root) | other architectures, and the files that their guests see |
+//! | `tools` | QEMU and busybox, installed or from packages |
+//! | `modules`, `initramfs`, `init.sh` | a guest's initramfs |
 //! | [`drive`] | `--nvme` |
-//! | [`machine`] | QEMU's command line, its process |
+//! | [`machine`] | QEMU's command line and process |
 //! | `order`, `line` | the command for the guest, and messages |
-//! | [`guest`] | in the guest: runs the command, transfers its streams |
+//! | [`guest`] | in the guest: runs the command and forwards its streams |
 //! | [`session`] | one machine from start to end: streams, signals, the time limit |
 //!
-//! It uses `iotrail-base`, `iotrail-host`.
+//! Uses `iotrail-base` and `iotrail-host`.
 
 pub mod acceleration;
 pub mod arch;

@@ -1,16 +1,17 @@
-//! The probes: BPF programs on tracepoints, and on functions if the kernel allows it. `bpf/` contains the kernel half, and `record.h`
-//! the shared layout. Here: checks of what can be loaded ([`support`], [`function`]; [`survey`] tries each), the names of kernel
-//! addresses (`symbols`), and one traced span ([`watch`]) with its results ([`observed`]). CPU samples
-//! ([`profile`], [`sampled`]) are a separate object. So are the lists of process IDs ([`numbers`]),
-//! the creation of rings, for runs without a trace ([`created`]), the capture of a program's I/O for a replay ([`capture`]), and the state of threads and rings without a probe ([`snapshot`]).
+//! The probes: BPF programs on tracepoints, and on kernel functions if the kernel allows it. `bpf/` contains the kernel
+//! side, and `record.h` the shared layout. This crate checks which programs can be loaded ([`support`], [`function`];
+//! [`survey`] tries each), resolves kernel addresses (`symbols`), and runs a trace ([`watch`]) with its results
+//! ([`observed`]). Separate objects are used for CPU samples ([`profile`], [`sampled`]), process IDs ([`numbers`]), the
+//! creation of rings in runs without a trace ([`created`]), the capture of a program's I/O for replay ([`capture`]),
+//! and the state of threads and rings without probes ([`snapshot`]).
 //!
-//! Other programs: [`rings`] has the counts by ring and opcode (`overflow` attributes completions that found the queue full);
-//! traced requests arrive one by one, each with its file ([`files`]).
+//! For other programs, [`rings`] has the counts by ring and opcode (`overflow` attributes completions that found the CQ
+//! full). Traced requests arrive one by one, each with its file ([`files`]).
 //!
-//! Aggregate mode: no data is passed per event. [`recording`] additionally records the deciding events. The meaning of each
-//! number is in `docs/counters.md`.
+//! Aggregation passes no data per event. [`recording`] additionally records the events that decide delivery paths.
+//! `docs/counters.md` defines each number.
 //!
-//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`.
+//! Uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats` and `iotrail-path`.
 
 mod account;
 mod calls;

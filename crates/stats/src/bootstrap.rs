@@ -1,26 +1,28 @@
-//! The ratio of two arms and its 95 % interval, from few repeats, by bootstrap.
+//! Ratio of two arms and its 95 % interval, from few repeats, by bootstrap.
 //!
-//! **Resampling.** If the arms were interleaved, complete blocks (*pairs*) are drawn, otherwise the repeats of each side.
+//! **Resampling.** If the arms were interleaved, complete blocks (*pairs*) are drawn, otherwise repeats of each side.
 //!
-//! **Statistic of a draw.** For pairs of numbers: the median of their ratios and of the geometric means of all two ratios (the
-//! Hodges–Lehmann estimate, on logarithms). Drift affects both arms of a pair and cancels in its ratio. A ratio of the arms'
-//! medians would combine different blocks, and under drift more repeats would not make it more precise. For unpaired numbers each side has
-//! its own estimate. With five or fewer repeats the means of the logarithms are compared, without resampling ([`apart()`]). For
-//! latencies: the ratio of a quantile of the merged histograms of the drawn repeats.
+//! **Statistic of a draw.** For pairs of values: the Hodges–Lehmann estimate on logarithms, which is the median of
+//! their ratios and of the geometric means of all two ratios. Drift affects both arms of a pair and cancels in its
+//! ratio. A ratio of the arms' medians would combine different blocks, and under drift more repeats would not make it
+//! more precise. For unpaired values each side has its own estimate; with five or fewer repeats the means of the
+//! logarithms are compared without resampling ([`apart()`]). For latencies: the ratio of a quantile of the merged
+//! histograms of the drawn repeats.
 //!
-//! **Interval.** The standard error is the spread s of the draws, on logarithms, times √(n/(n−1)), because n values vary less about
-//! their own mean than about the true one. s itself is estimated from few values, so the interval is log ratio ± t·s with Student's
-//! t of n−1 degrees of freedom instead of the normal 1.96. If the 2.5 % and 97.5 % percentiles of the draws are wider, as with one
-//! repeat in many that decides a tail, the interval is as wide. Percentiles only would be too narrow: with 5 pairs they contain the
-//! true ratio in 87 % of cases. An exact interval of order statistics does not exist below 6 pairs.
+//! **Interval.** The standard error is the spread s of the draws on logarithms, times √(n/(n−1)), because n values vary
+//! less about their own mean than about the true mean. s is itself estimated from few values, so the interval is log
+//! ratio ± t·s with Student's t with n−1 degrees of freedom in place of the normal 1.96. If the 2.5 % and 97.5 %
+//! percentiles of the draws are further apart, the interval extends to them; this happens if a single repeat decides a
+//! tail. Percentiles alone would be too narrow: with 5 pairs they contain the true ratio in 87 % of cases. An exact
+//! interval of order statistics does not exist below 6 pairs.
 //!
-//! **Error.** Simulated (`bootstrap/tests.rs`): with 2 or more pairs the interval contains the true ratio in at least 94 % of
-//! cases, with normal, log-normal and heavier-tailed noise, outliers, or drift. Thus equal arms are called different in at most about 5 %.
-//! Repeats are assumed independent, except for drift. With 2 or 3 pairs the interval is wide. The resampling itself adds 2 % of the
-//! width; the same values give the same interval.
+//! **Error.** Simulated (`bootstrap/tests.rs`): with at least 2 pairs the interval contains the true ratio in at least
+//! 94 % of cases, with normal, log-normal and heavier-tailed noise, outliers, or drift. Equal arms are thus reported as
+//! different in at most about 5 %. Repeats are assumed to be independent, except for drift. With 2 or 3 pairs the
+//! interval is wide. Resampling itself adds 2 % to the width; the same values yield the same interval.
 //!
-//! **Cost.** 2,000 draws, each a bisection: for n pairs of numbers among their n²/2 ratios, with a walk along the pairs per step;
-//! for n histograms with 2n sums per step.
+//! **Cost.** 2,000 draws, each a bisection: for n pairs of values among their n²/2 ratios, with a pass over the pairs
+//! per step; for n histograms with 2n sums per step.
 
 mod apart;
 mod median;

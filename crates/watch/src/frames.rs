@@ -1,4 +1,4 @@
-//! Frames of a recording's file: written completely, and read up to the end or the truncation.
+//! Frames of a recording file. Each is written completely; reading stops at the end or at a truncation.
 //!
 //! ```text
 //! line    one line of JSON, `recorded::Header`: {"schema":"iotrail.recording/1", …}\n
@@ -9,7 +9,7 @@
 //!         size bytes: the content, an LZ4 block
 //! ```
 //!
-//! Integers are little-endian. A damaged frame is lost completely.
+//! Integers are little-endian. Damage loses the whole frame.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};

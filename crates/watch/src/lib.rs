@@ -1,37 +1,38 @@
-//! Traces other programs: the subject of a trace, the data of /proc in addition to the probes, and the record made from
-//! both.
+//! Traces other programs: resolves the subject of a trace, reads /proc in addition to the probes, and builds the record
+//! from both.
 //!
 //! | module | responsible for |
 //! |---|---|
 //! | [`subject`] | a command, processes, or all processes: validated before anything is loaded |
 //! | `command` | a command that waits until the probes are attached |
-//! | `end` | the end of a process |
+//! | `end` | the exit of a process |
 //! | [`guardian`] | ends all processes of a command, even if iotrail is killed |
 //! | [`namespace`] | process IDs of the initial PID namespace |
-//! | `left` | processes that a command leaves behind |
+//! | `left` | processes that a command leaves running |
 //! | `rings` | the ring behind a file descriptor |
-//! | `processes` | CPU time, helper threads, children: sampled |
+//! | `processes` | samples of CPU time, io_uring kernel threads and children |
 //! | `quota` | CPU quotas that throttled the processes |
 //! | `files` | names of the files of traced requests |
-//! | `callsites` | user stacks: positions of their functions in files, and their names |
+//! | `callsites` | locates and names the functions of user stacks |
 //! | `summary` | counts and traced requests → the record; pure |
 //! | `threads` | threads that submit to a ring, and threads that wait for its completions; pure |
-//! | `frames` | the frames of a recording's file |
-//! | [`recording`] | traced requests in a file: written as they arrive, read again |
-//! | [`replay_recording`] | events for replay in a file, the same way |
+//! | `frames` | the frames of a recording file |
+//! | [`recording`] | writes traced requests to a file as they arrive, and reads them |
+//! | [`replay_recording`] | the same for events for replay |
 //! | [`capture`] | the writer of a recording for replay |
-//! | [`recorder`] | keeps traced requests: in a file, or only the slowest |
-//! | `sampler` | samples of their CPU time |
-//! | `state` | state that the kernel keeps of threads, rings and sockets anyway, sampled |
-//! | [`session`] | one traced span from its start to its end |
-//! | [`windows`] | when the probes are attached, if not all the time; pure |
-//! | `light` | whether a trace costs too much, and its windows then; pure |
+//! | [`recorder`] | keeps traced requests in a file, or only the slowest in memory |
+//! | `sampler` | CPU samples of the traced processes |
+//! | `state` | samples of kernel state of threads, rings and sockets |
+//! | [`session`] | one trace from start to end |
+//! | [`windows`] | schedules the windows of a trace; pure |
+//! | `light` | decides whether a trace costs too much and needs windows; pure |
 //! | [`metrics`] | counts so far, for scrapes |
-//! | [`monitor`] | samples without probes within a budget, and stalls |
+//! | [`monitor`] | samples without probes within a budget, and detects stalls |
 //! | `rates` | counts at two times and the requests traced in between → rates; pure |
-//! | [`live`] | a traced span whose rates are reported during it |
+//! | [`live`] | a trace that reports rates while it runs |
 //!
-//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`, `iotrail-answer`, `iotrail-probe`.
+//! Uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-path`, `iotrail-answer` and
+//! `iotrail-probe`.
 
 mod allowed;
 mod callsites;

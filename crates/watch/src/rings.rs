@@ -260,7 +260,7 @@ impl SeenRings {
 /// 2. the process, the number of entries and whether there is an SQPOLL thread, if these match one ring on each side;
 /// 3. among the remaining matches, the completions posted during the trace, if they are within 1 % (or 16) for one ring on each side.
 ///
-/// If a process is in `partly`, only some of its rings are here, and a unique match proves nothing: only the first rule
+/// If a process is in `partly`, only some of its rings are known, so a unique match proves nothing and only the first rule
 /// applies. The same holds if more rings are alike than a record lists.
 pub fn matched<'a>(
     counts: &[RingCounts],

@@ -1,10 +1,10 @@
-//! iotrail's own directories in places where other users may write too (`/var/tmp`, a home that `sudo` has kept): created by this
-//! process, or verified before anything in them is opened.
+//! iotrail's own directories in places where other users may also write (`/var/tmp`, a home directory kept by `sudo`).
+//! They are created by this process, or verified before anything in them is opened.
 //!
-//! If root writes under another user's directory, that user's links decide where. So each component of the path is
-//! opened without following links. Directories and links have to belong to this user, to root or to the owner of `/`. A directory
-//! that others may write to has to be sticky, so that no other user renames its entries. The last one has to belong to this user, and be
-//! writable for no other user.
+//! If root writes below another user's directory, that user's symlinks decide where. So each path component is opened
+//! without following symlinks. Directories and symlinks must belong to this user, to root, or to the owner of `/`. A
+//! directory that others can write to must be sticky, so that no other user can rename its entries. The last directory
+//! must belong to this user, and no other user may write to it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};

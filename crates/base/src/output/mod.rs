@@ -1,17 +1,17 @@
-//! Outputs: one rule for every file, pipe and device that a command writes.
+//! Outputs: common rules for all files, pipes and devices that a command writes.
 //!
 //! | path | action |
 //! |---|---|
 //! | does not exist | written under a temporary name in the same directory, and renamed when complete |
-//! | a file or a link | kept, unless `--force` is specified; then replaced by the complete new one, never written in place |
-//! | `-`, `/dev/stdout`, `/dev/fd/N` | streamed; not read or replaced |
-//! | a pipe with a reader | streamed; without a reader it is refused immediately |
+//! | a file or a symlink | kept, unless `--force` is specified; then replaced by the complete new file, never overwritten in place |
+//! | `-`, `/dev/stdout`, `/dev/fd/N` | streamed; neither read nor replaced |
+//! | a pipe with a reader | streamed; without a reader, rejected immediately |
 //! | a character device | streamed with `--force` |
-//! | a disk, a socket, a directory | refused |
+//! | a disk, a socket, a directory | rejected |
 //!
-//! Two commands may replace their own outputs without `--force`: a page of `report`, a page of `man`. A recording has its name from
-//! its first line, so that a killed trace leaves its data. The results of a lab's command have unpredictable
-//! names: without `--force` their directory has to be empty.
+//! Two commands may replace their own outputs without `--force`: a page of `report`, a page of `man`. A recording has
+//! its final name from the start, so that a killed trace leaves its data. The results of a lab command have
+//! unpredictable names: without `--force` their directory must be empty.
 
 mod descriptor;
 mod folder;

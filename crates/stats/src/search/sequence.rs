@@ -1,4 +1,4 @@
-//! The evidence that a mean is above 0, valid at every number of values simultaneously.
+//! Evidence that a mean is above 0, valid simultaneously at every number of values.
 //!
 //! **Formula.** For values with mean δσ and unknown σ, the likelihood of δ > 0 against δ = 0 is averaged over δ ~ half-normal with
 //! variance g, and over σ with the right Haar measure dσ/σ. With t the mean divided by its standard error, n values and ν degrees
@@ -6,16 +6,16 @@
 //!
 //! E = 2 (1 + ng)^-½ · ((ν + t²) / (ν + t² / (1 + ng)))^((ν+1)/2) · F(t √(ng/(1 + ng)) √((ν+1) / (ν + t²/(1 + ng))); ν+1),
 //!
-//! where F is Student's distribution function. By Ville's inequality, E reaches 1/α at any n with a probability of at most α if the
-//! mean is 0 or below. Inverted, mean ± [`reach`] standard errors is a confidence sequence.
+//! where F is Student's distribution function. By Ville's inequality, if the mean is at most 0, E ever reaches 1/α with
+//! a probability of at most α. Inverted, mean ± [`reach`] standard errors is a confidence sequence.
 //!
-//! **Source.** Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance" (2023),
-//! for the Gaussian mixture over δ; Lindon, Ham, Tingley and Bojinov, "Anytime-valid linear models and regression adjusted causal
-//! inference in randomized experiments" (2022), for a σ from the residuals of a linear model. Half of the mixture is dropped here, because
-//! only one side counts: this gives the factor 2 F.
+//! **Source.** Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown
+//! variance" (2023), for the Gaussian mixture over δ; Lindon, Ham, Tingley and Bojinov, "Anytime-valid linear models
+//! and regression adjusted causal inference in randomized experiments" (2022), for σ from the residuals of a linear
+//! model. Half of the mixture is dropped here, because the evidence is one-sided; this yields the factor 2 F.
 //!
-//! **Error.** Exact for Gaussian values. The values here are differences without outliers, with a variance of their own (`table.rs`);
-//! simulations give the error.
+//! **Error.** Exact for Gaussian values. The values here are differences without outliers, with their own variance
+//! (`table.rs`); the error is determined by simulation.
 
 use crate::student;
 

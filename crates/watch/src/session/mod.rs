@@ -1,16 +1,16 @@
-//! One traced span: the probes are attached, the subject continues (or starts), traced requests are read as they arrive, and
-//! at the end counts, traced requests and the data of /proc become one record.
+//! One trace. The probes are attached, and the subject continues or starts. Traced requests are read as they arrive. At
+//! the end, counts, traced requests and data from /proc become one record.
 //!
 //! | module | responsible for |
 //! |---|---|
-//! | `terms` | options of a trace, and the events reported during it |
+//! | `terms` | options of a trace, and the events that it reports |
 //! | `watched` | the traced processes |
-//! | `running` | the span from its start to its end |
+//! | `running` | the trace from start to end |
 //! | `taking` | reads the probes' ring buffers |
-//! | `opening` | windows that open and close |
+//! | `opening` | opens and closes the windows |
 //! | `price` | cost of the probes for the traced programs |
 //! | `checkpoint` | when an intermediate record is due |
-//! | `ending` | the end of the span, and its results |
+//! | `ending` | the end of the trace and its results |
 //! | `cpu` | CPU time of the traced programs |
 
 mod checkpoint;

@@ -1,16 +1,17 @@
-//! Counts and traced requests → the record. Pure.
+//! Builds the record from counts and traced requests. Pure.
 //!
-//! Counts are the probes' and exact; times and CPUs come from the traced requests. A request's latency ends at its first completion.
-//! Waits are separated from the other requests at the end, ring by ring (`path::waits`). Later completions (of a multishot request, or the notification of a zero-copy send) have no
-//! latency; nor has a multishot request's completion that announces more. Their delivery delays count.
+//! Counts come from the probes and are exact; times and CPUs come from the traced requests. A request's latency ends at
+//! its first completion. At the end, waits are separated from the other requests of each ring (`path::waits`). Later
+//! completions (of a multishot request, or the notification of a zero-copy send) have no latency, nor have completions
+//! of multishot requests with IORING_CQE_F_MORE. Their delivery delays count.
 //!
 //! | module | responsible for |
 //! |---|---|
 //! | `followed` | traced requests as they arrive |
 //! | `part` | traced requests of one ring |
-//! | `cpu_pairs` | CPUs where completions were ready, and where they were posted |
-//! | `seen` | data about the span that does not come from the probes |
-//! | `record` | all of these, and the counts → the record |
+//! | `cpu_pairs` | CPUs on which completions became ready, and on which they were posted |
+//! | `seen` | data about the trace that does not come from the probes |
+//! | `record` | builds the record from all of these and the counts |
 //! | `total`, `losses` | its totals, and their limits |
 //! | `rings`, `contexts`, `open` | its rings, contexts, and requests in flight at the end |
 //! | `opcodes`, `batches` | counts by opcode; calls of io_uring_enter |
