@@ -1,5 +1,5 @@
-//! Parts of a file that were never written: reads of them never reach the device, so a load
-//! that reads them measures something else.
+//! Parts of a file that were never written: reads of them do not reach the device, so a load that reads them measures
+//! something else.
 
 use std::fs::File;
 
@@ -39,7 +39,7 @@ struct Fiemap {
 
 const _: () = assert!(size_of::<Extent>() == 56 && size_of::<Fiemap>() == 32 + 56 * EXTENTS);
 
-/// A warning if part of the first `bytes` is a hole or was allocated and never written.
+/// Warns if part of the first `bytes` is a hole, or allocated but never written.
 pub fn warn_of_holes(file: &File, bytes: u64) -> Option<Warning> {
     let written = written(file, bytes)?;
     if written >= bytes {
@@ -53,7 +53,7 @@ pub fn warn_of_holes(file: &File, bytes: u64) -> Option<Warning> {
     ))
 }
 
-/// Bytes with data among the first `bytes`, by the file system's extent map, otherwise by its holes; `None`:
+/// Written bytes among the first `bytes`, from the file system's extent map, otherwise from its holes; `None` if
 /// neither is available.
 fn written(file: &File, bytes: u64) -> Option<u64> {
     by_extents(file, bytes).or_else(|| by_holes(file, bytes))
@@ -73,7 +73,7 @@ fn by_extents(file: &File, bytes: u64) -> Option<u64> {
     while map.start < bytes {
         map.length = bytes - map.start;
         map.mapped_extents = 0;
-        // SAFETY: the structure of the request, with memory for the number of extents in it.
+        // SAFETY: the request's structure, with memory for the number of extents that it specifies.
         unsafe { ioctl(file, Updater::<FS_IOC_FIEMAP, Fiemap>::new(&mut map)) }.ok()?;
         let extents = &map.extents[..(map.mapped_extents as usize).min(EXTENTS)];
         let Some(last) = extents.last() else { break };
@@ -90,12 +90,12 @@ fn by_extents(file: &File, bytes: u64) -> Option<u64> {
 }
 
 fn by_holes(file: &File, bytes: u64) -> Option<u64> {
-    // The file's position is used by nothing else.
+    // Nothing else uses the file's position.
     let (mut at, mut written) = (0, 0);
     while at < bytes {
         let data = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // Nothing but a hole from here on.
+            // Only a hole remains.
             Err(Errno::NXIO) => break,
             Err(_) => return None,
         };

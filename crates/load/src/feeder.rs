@@ -1,4 +1,4 @@
-//! The next submissions of a job: free slots, blocks of its pattern, due times.
+//! A job's next submissions: free slots, the pattern's blocks, due times.
 
 use std::sync::Arc;
 
@@ -11,14 +11,15 @@ use super::pattern::Pattern;
 use super::tally::Slots;
 use super::verify;
 
-/// Blocks with an I/O in flight: in a verified load no two may overlap, or a read could see half a write.
+/// Blocks with an I/O in flight. In a verified load, none may overlap, because a read could otherwise see a partial
+/// write.
 struct Occupied {
     bits: Vec<u64>,
     first: u64,
     block_bytes: u64,
     /// The block of each slot's I/O.
     of_slot: Vec<u64>,
-    /// Seed of the written payload.
+    /// Seed of the written data.
     generation: u64,
 }
 
@@ -34,22 +35,22 @@ impl Occupied {
 
 pub struct Feeder {
     pattern: Pattern,
-    /// Free slots, the last one used first: its buffer is the warmest in the cache.
+    /// Free slots, most recently used first: its buffer is the warmest in the cache.
     free: Vec<u32>,
-    /// I/Os drawn and not taken by the engine yet.
+    /// I/Os generated but not yet accepted by the engine.
     pub batch: Vec<Io>,
     /// Their intended times; empty in a closed loop.
     intended: Vec<u64>,
     batch_size: usize,
-    /// A batch may have fewer I/Os: it has those with a slot.
+    /// Whether a batch may contain fewer I/Os, for as many slots as are free.
     partial: bool,
-    /// I/Os still to be drawn in this stage.
+    /// I/Os left to generate in this stage.
     remaining: u64,
     pub pace: Option<Pace>,
     occupied: Option<Occupied>,
     memory: Memory,
     pub slots: Arc<Slots>,
-    /// System calls to sleep until an I/O was due.
+    /// System calls for sleeping until an I/O was due.
     pub naps: u64,
 }
 
@@ -75,12 +76,13 @@ impl Feeder {
         self.memory
     }
 
-    /// A wait may end with fewer completions than those of a batch.
+    /// Whether a wait may end with fewer completions than a batch has.
     pub fn partial(self, partial: bool) -> Self {
         Self { partial, ..self }
     }
 
-    /// Every write carries its offset and a checksum, every read is checked. The region must have more blocks than slots.
+    /// Each write contains its offset and a checksum, and each read is checked. The region must have more blocks than
+    /// slots.
     pub fn verify(mut self, region: super::pattern::Region, generation: u64) -> Self {
         self.occupied = Some(Occupied {
             bits: vec![0; region.blocks.div_ceil(64) as usize],
@@ -92,14 +94,15 @@ impl Feeder {
         self
     }
 
-    /// Starts a stage of `ios` I/Os (`u64::MAX`: ends by time). A stage does not depend on the progress of the previous one.
+    /// Starts a stage of `ios` I/Os (`u64::MAX` if it ends by time). A stage does not depend on how far the previous
+    /// one progressed.
     pub fn begin(&mut self, stage: Stage, ios: u64, pace: Option<Pace>) {
         self.pattern.restart(stage);
         self.remaining = ios.min(self.pattern.most(stage));
         self.pace = pace;
     }
 
-    /// No more is drawn in this stage.
+    /// Stops generating I/Os in this stage.
     pub fn end(&mut self) {
         self.remaining = 0;
         while let Some(io) = self.batch.pop() {
@@ -108,13 +111,13 @@ impl Feeder {
         self.intended.clear();
     }
 
-    /// A stage by count has drawn its last.
+    /// Whether a stage that ends by count has generated its last I/O.
     pub fn exhausted(&self) -> bool {
         self.remaining == 0 && self.batch.is_empty()
     }
 
-    /// Prepares the next batch, if one is due and has slots. In a closed loop it waits for a full batch of slots; in an
-    /// open loop it takes the due ones.
+    /// Prepares the next batch, if due and if slots are free. A closed loop waits for a full batch of slots; an open
+    /// loop uses the slots for due I/Os.
     #[inline]
     pub fn prepare(&mut self, now: u64) {
         if !self.batch.is_empty() {
@@ -128,7 +131,7 @@ impl Feeder {
             return;
         }
         if self.pace.is_none() && self.occupied.is_none() {
-            // The hot path has no condition per I/O.
+            // The hot path has no branch per I/O.
             let rest = self.free.len() - want;
             self.pattern.extend(&mut self.batch, &self.free[rest..]);
             self.free.truncate(rest);
@@ -160,7 +163,7 @@ impl Feeder {
     #[cold]
     fn draw_verified(&mut self, slot: u32, mut op: Op, mut offset: u64) -> Io {
         let Some(o) = &mut self.occupied else { return Io { op, slot, offset } };
-        // Ends: there are more blocks than slots.
+        // Terminates because there are more blocks than slots.
         while o.has(offset / o.block_bytes - o.first) {
             (op, offset) = self.pattern.next_io();
         }
@@ -168,7 +171,7 @@ impl Feeder {
         o.flip(block);
         o.of_slot[slot as usize] = block;
         if op == Op::Write {
-            // SAFETY: the slot is free: no I/O is in flight with its buffer, and no other thread reads it.
+            // SAFETY: the slot is free: no I/O in flight uses its buffer, and no other thread reads it.
             let buffer =
                 unsafe { std::slice::from_raw_parts_mut(self.memory.address(slot), self.memory.block_bytes as usize) };
             verify::fill(buffer, offset, o.generation);
@@ -177,7 +180,7 @@ impl Feeder {
         Io { op, slot, offset }
     }
 
-    /// Notes when the first `taken` I/Os of the batch began, and forgets them: the engine has them.
+    /// Records when the first `taken` I/Os of the batch were submitted, and removes them from it.
     #[inline]
     pub fn taken(&mut self, taken: usize) {
         if taken == self.batch.len() {
@@ -189,13 +192,13 @@ impl Feeder {
         }
     }
 
-    /// The tick that the latency of the batch's `i`-th I/O counts from: its intended time, or the submission's.
+    /// The tick from which latency of the batch's `i`-th I/O counts: its intended time, or its submission.
     #[inline]
     pub fn since(&self, i: usize, submission: u64) -> u64 {
         self.intended.get(i).copied().unwrap_or(submission)
     }
 
-    /// The slots of I/Os that were reaped.
+    /// Returns the slots of reaped I/Os.
     #[inline]
     pub fn give_all_back(&mut self, found: &[Completion]) {
         if self.occupied.is_none() {
@@ -215,7 +218,7 @@ impl Feeder {
         self.free.push(slot);
     }
 
-    /// Free slots that are missing for the next batch; 0 where one could be drawn.
+    /// Number of slots missing for the next batch; 0 if it can be generated.
     #[inline]
     pub fn missing(&self) -> u32 {
         let want = self.batch_size.min(usize::try_from(self.remaining).unwrap_or(usize::MAX));
@@ -223,12 +226,12 @@ impl Feeder {
         want.saturating_sub(self.free.len()) as u32
     }
 
-    /// When the next I/O is due, in an open loop that has a slot for it.
+    /// Due time of the next I/O, in an open loop with a free slot.
     pub fn next_due(&self) -> Option<u64> {
         if self.remaining == 0 || self.free.is_empty() { None } else { self.pace.as_ref().map(Pace::next) }
     }
 
-    /// Ticks of the worst lag and I/Os missed at `end`, of an open loop.
+    /// Largest lag in ticks, and number of I/Os missed until `end`, in an open loop.
     pub fn lateness(&self, end: u64, clock: &Clock) -> Option<(u64, u64)> {
         self.pace.as_ref().map(|p| (clock.ns(p.worst_lag), p.missed(end)))
     }

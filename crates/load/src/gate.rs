@@ -1,5 +1,5 @@
-//! The barrier of a load's threads between its stages. A thread that
-//! failed counts as arrived everywhere, and all threads learn that the load is cancelled.
+//! The barrier between a load's stages. A thread that failed counts as arrived at every stage, and all threads learn
+//! that the load is cancelled.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,16 +9,16 @@ use iotrail_base::error::{Error, Result};
 
 #[derive(Debug, Default)]
 struct State {
-    /// Threads standing at the gate.
+    /// Threads waiting at the gate.
     standing: usize,
-    /// Threads that ended before the load did.
+    /// Threads that ended before the load.
     gone: usize,
-    /// How often the gate was opened.
+    /// Number of times that the gate was opened.
     opened: u64,
     off: bool,
 }
 
-/// A gate for `parties` waiting threads, which one thread (the calling one) opens.
+/// A gate for `parties` waiting threads; the calling thread opens it.
 #[derive(Debug)]
 pub struct Gate {
     parties: usize,
@@ -32,11 +32,11 @@ impl Gate {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The state consists of plain numbers: a panic cannot leave it half-written.
+        // The state consists of plain numbers, so a panic cannot leave it inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker waits here until the gate opens. False: the load is cancelled.
+    /// Waits until the gate opens; called by a worker. Returns false if the load is cancelled.
     pub fn stand(&self) -> bool {
         let mut state = self.state();
         let stage = state.opened;
@@ -50,13 +50,13 @@ impl Gate {
         !state.off
     }
 
-    /// A worker ends and will not wait at a gate again.
+    /// Called by a worker that ends and will not wait at the gate again.
     pub fn leave(&self) {
         self.state().gone += 1;
         self.changed.notify_all();
     }
 
-    /// Waits at most `span` for all workers; true when every one is here or has ended.
+    /// Waits at most `span` for all workers; returns true once each of them waits or has ended.
     pub fn all_stand(&self, span: Duration) -> bool {
         let state = self.state();
         let waiting = |s: &mut State| s.standing + s.gone < self.parties;
@@ -64,12 +64,12 @@ impl Gate {
         state.standing + state.gone >= self.parties
     }
 
-    /// Whether a worker has left early.
+    /// Whether a worker ended early.
     pub fn someone_left(&self) -> bool {
         self.state().gone > 0
     }
 
-    /// Releases all; with `off` they end instead of continuing.
+    /// Releases all workers; with `off`, they end instead of continuing.
     pub fn open(&self, off: bool) {
         let mut state = self.state();
         state.standing = 0;
@@ -80,7 +80,7 @@ impl Gate {
     }
 }
 
-/// Leaves the gate in any case, so that no thread waits for a failed one.
+/// Calls `leave` on drop, so that no thread waits for a failed one.
 pub struct AtGate<'a>(pub &'a Gate);
 
 impl Drop for AtGate<'_> {
@@ -96,8 +96,8 @@ pub enum Stage {
     Measured,
 }
 
-/// The stages of a load for one of its threads. `run` does a stage's work and leaves nothing in flight.
-/// `None`: the load was cancelled before the measured stage.
+/// Takes one of a load's threads through its stages. `run` does a stage's work and leaves nothing in flight. `None` if
+/// the load was cancelled before the measured stage.
 pub fn stages(gate: &Gate, mut run: impl FnMut(Stage) -> Result<()>) -> Result<Option<Usage>> {
     if !gate.stand() {
         return Ok(None); // ready
@@ -109,17 +109,17 @@ pub fn stages(gate: &Gate, mut run: impl FnMut(Stage) -> Result<()>) -> Result<O
     }
     run(Stage::Measured)?;
     let passed = gate.stand(); // quiet again
-    // The one futex wait in between costs some microseconds, and the measured span none.
+    // The futex wait between the readings takes a few microseconds; the measured span contains none.
     let after = usage::after()?;
     Ok(passed.then(|| after.since(before)))
 }
 
-/// The load ended before its measured stage.
+/// The load was cancelled before its measured stage.
 pub fn called_off() -> Error {
     Error::machine("the load was called off", "")
 }
 
-/// Whether it is only the echo of another job's failure.
+/// Whether the error only results from another job's failure.
 pub fn is_called_off(e: &Error) -> bool {
     e.what == called_off().what
 }

@@ -1,8 +1,9 @@
-//! Creates a missing target: all of it is written with real (verifiable) data, so that every block exists.
+//! Creates a missing target: writes all of it with verifiable data, so that every block exists.
 //!
-//! The file has no name until it is complete (O_TMPFILE, then linkat): a load that fails, is stopped or is killed before
-//! leaves nothing behind, and a file of that name that another process creates meanwhile is never replaced. On a file system
-//! without unnamed files (NFS, FAT) it is `NAME.partial`, renamed at the end; a kill leaves that file.
+//! The file has no name until it is complete (O_TMPFILE, then linkat). A load that fails, is stopped or is killed
+//! earlier leaves nothing behind, and a file with that name that another process creates meanwhile is never replaced.
+//! On a file system without unnamed files (NFS, FAT), it is `NAME.partial` and renamed at the end; a kill leaves that
+//! file behind.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -27,9 +28,9 @@ use super::spec::LoadSpec;
 use super::verify;
 use super::{Doing, Progress};
 
-/// Creates and lays out the file. Reasons for refusal in its path and size are checked before any write.
+/// Creates and lays out the file. Problems with its path and size are found before any write.
 ///
-/// Returns the identity of the file.
+/// Returns the file's identity.
 pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Identity> {
     let name = path.display();
     if path.is_symlink() {
@@ -66,7 +67,7 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
 /// Device and inode.
 pub type Identity = (u64, u64);
 
-/// Files that this process created. Later loads of an experiment write to them without `--allow-write`.
+/// Files created by this process. Later loads of an experiment may write to them without `--allow-write`.
 fn ours() -> MutexGuard<'static, BTreeSet<Identity>> {
     static OURS: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
     OURS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -82,24 +83,24 @@ pub fn identity(file: &File) -> io::Result<Identity> {
     Ok((meta.dev(), meta.ino()))
 }
 
-/// Whether direct I/O is possible on it, checked before the slow write.
+/// Checks whether direct I/O is possible on the file before the slow write.
 fn check_direct(spec: &LoadSpec, path: &Path, file: &File) -> Result<()> {
     match OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(in_proc(file)) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Err(no_direct(path)),
-        // Other errors here are reported when the complete file is opened.
+        // Other errors are reported when the complete file is opened.
         _ => check_alignment(spec, path, file, false),
     }
 }
 
-/// Another way to the open file, whether or not it has a name.
+/// A path to the open file, whether or not it has a name.
 fn in_proc(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// A file that is not the target yet.
+/// A file that is not yet the target.
 struct Unfinished {
     file: File,
-    /// Its name if it needs one; removed when dropped.
+    /// The file's name, if it needs one; removed on drop.
     partial: Option<PathBuf>,
 }
 
@@ -112,10 +113,10 @@ impl Unfinished {
         let mut options = OpenOptions::new();
         options.write(true).mode(0o600);
         match options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
-            // Without /proc it cannot be named later.
+            // Without /proc, the file could not be named later.
             Ok(file) if in_proc(&file).exists() => return Ok(Self { file, partial: None }),
             Ok(_) => {}
-            // A kernel or a file system that does not have it (open(2), O_TMPFILE).
+            // The kernel or the file system does not support it (open(2), O_TMPFILE).
             Err(e) if matches!(e.raw_os_error(), Some(libc::EISDIR | libc::EOPNOTSUPP)) => {}
             Err(e) => return Err(cannot("create", path, e)),
         }
@@ -136,7 +137,7 @@ impl Unfinished {
         Ok(Self { file, partial: Some(partial) })
     }
 
-    /// Names it, unless a file of that name exists meanwhile.
+    /// Names the file, unless a file with that name has been created meanwhile.
     fn publish(mut self, path: &Path) -> io::Result<()> {
         let Some(partial) = &self.partial else {
             return Ok(linkat(CWD, in_proc(&self.file), CWD, path, AtFlags::SYMLINK_FOLLOW)?);
@@ -158,9 +159,9 @@ impl Drop for Unfinished {
     }
 }
 
-/// Writes and syncs `bytes`; false if stopped.
+/// Writes and syncs `bytes`; returns false if stopped.
 fn lay_out(mut file: &File, bytes: u64, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> io::Result<bool> {
-    // A full disk is reported here, before any write. Not all file systems support it.
+    // A full disk is reported here, before any write. Not all file systems support this.
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
         Err(e) => return Err(e.into()),
@@ -183,13 +184,13 @@ fn lay_out(mut file: &File, bytes: u64, progress: &mut dyn FnMut(Progress), stop
         }
     }
     file.sync_all()?;
-    // Direct I/O need not find the pages in the cache; a refusal changes no result.
+    // Spares direct I/O from finding the pages in the cache. A failure does not affect results.
     let advised = fadvise(file, 0, None, Advice::DontNeed);
     debug_assert_eq!(advised, Ok(()));
     Ok(true)
 }
 
-/// Removes the created file. A failure is reported on standard error.
+/// Removes the created file. Reports a failure on standard error.
 pub fn remove(path: &Path) {
     if let Err(e) = std::fs::remove_file(path) {
         say(&format!("iotrail: cannot remove {} again: {e}", path.display()));

@@ -1,4 +1,4 @@
-//! The driver of an engine: options → spec → workers; it does not know the probes.
+//! Drives an engine: options → specification → worker threads. Does not depend on the probes.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -15,14 +15,14 @@
 //! | `buffers`, `scratch`, `neighbour` | I/O memory; bookkeeping memory; busy programs next to the load |
 //! | `outcome` | totals over the jobs |
 //!
-//! A load has these stages. *Quiet* means that no job has anything in flight and all threads wait at the gate,
-//! so counts between the two quiet points belong to exactly the measured I/Os:
+//! A load has the following stages. *Quiet* means that no job has anything in flight and all threads wait at the gate,
+//! so counts between the two quiet points cover exactly the measured I/Os:
 //!
 //! ```text
 //! open, lay out, start threads and rings → Ready → warm-up → quiet → MeasureBegins → measured → quiet → MeasureEnds → end
 //! ```
 //!
-//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`.
+//! Depends on `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`.
 
 mod alignment;
 mod apart;
@@ -73,26 +73,26 @@ use spec::{LoadSpec, ReaperKind};
 /// A point between two stages. The calling thread passes it while all threads of the load wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Boundary {
-    /// Rings and threads exist; nothing was submitted yet.
+    /// Rings and threads exist; nothing has been submitted.
     Ready,
-    /// Warm-up is over, nothing is in flight.
+    /// The warm-up is over and nothing is in flight.
     MeasureBegins,
-    /// Every measured I/O was reaped, nothing is in flight.
+    /// Every measured I/O has been reaped and nothing is in flight.
     MeasureEnds,
 }
 
 /// The current stage of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
-    /// Writing a new target; `done` and `total` are bytes.
+    /// Writing a new target; `done` and `total` are in bytes.
     LayingOut,
-    /// `done` are I/Os.
+    /// `done` is in I/Os.
     WarmingUp,
-    /// `done` are I/Os; `total` too, where the load ends by their number.
+    /// `done` is in I/Os, as is `total` if the load ends by count.
     Measuring,
 }
 
-/// Reported about four times per second, on the calling thread.
+/// Reported about four times per second on the calling thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     pub doing: Doing,
@@ -101,14 +101,14 @@ pub struct Progress {
     pub elapsed: Duration,
 }
 
-/// Runs a load. The calling thread does no I/O of the load and only sleeps during the measurement; the load has its own
-/// threads, and only these (and helpers of the kernel and glibc) run meanwhile.
+/// Runs a load. The calling thread does none of the load's I/O and only sleeps during the measurement; the load has
+/// threads of its own, and only these (and helpers of the kernel and glibc) run meanwhile.
 ///
-/// `boundary` is called at the three [`Boundary`] points, `progress` in between, both on the calling thread. Setting
-/// `stop` ends the load early; the outcome covers the time so far, marked `interrupted`.
+/// `boundary` is called at the three [`Boundary`] points and `progress` in between, both on the calling thread. Setting
+/// `stop` ends the load early; the result then covers the time so far and is marked `interrupted`.
 ///
-/// Errors: an unusable target, an interface or flag that the kernel refuses, limits that are too small, I/Os
-/// that all fail, a failed verification. In these cases only a completely laid out target is left behind.
+/// Fails on an unusable target, an interface or flag that the kernel rejects, limits that are too low, I/Os that all
+/// fail, and failed verification. In these cases, nothing is left behind except a completely laid out target.
 pub fn run(
     spec: &LoadSpec,
     boundary: &mut dyn FnMut(Boundary),
@@ -134,7 +134,7 @@ pub fn run(
         passage: target.passage.as_ref(),
         seed,
     };
-    // Forked while this thread is the only one.
+    // Must fork while this thread is the only one.
     let neighbours = neighbour::Neighbours::start(spec.neighbours, &spec.neighbour_cpus)?;
     let finished = Mutex::new(Vec::new());
     let mut conductor = Conductor {
@@ -163,7 +163,7 @@ pub fn run(
             if let Err(e) = spawned {
                 let e = Error::machine("cannot start a load thread", "raise ulimit -u, or use fewer --jobs").because(e);
                 finished.lock().unwrap_or_else(PoisonError::into_inner).push((job, Err(e)));
-                // In the place of the threads that are not there.
+                // Accounts for the threads that do not exist.
                 let missing = parties / spec.jobs as usize * (spec.jobs - job) as usize;
                 (0..missing).for_each(|_| shared.gate.leave());
                 break;
@@ -174,7 +174,7 @@ pub fn run(
     drop(neighbours);
     let mut jobs = finished.into_inner().unwrap_or_else(PoisonError::into_inner);
     jobs.sort_by_key(|(job, _)| *job);
-    // A job that was only called off is not the cause.
+    // A job that was only cancelled is not the cause.
     let (done, failed): (Vec<_>, Vec<_>) = jobs.into_iter().map(|(_, done)| done).partition(|d| d.is_ok());
     let mut failures: Vec<Error> = failed.into_iter().filter_map(std::result::Result::err).collect();
     failures.sort_by_key(|e| (e.kind != Kind::Internal, gate::is_called_off(e)));
@@ -203,24 +203,24 @@ pub fn run(
     outcome::assemble(spec, &clock, done.into_iter().filter_map(std::result::Result::ok).collect(), around)
 }
 
-/// The calling thread's part: opens the gate between the stages, reports progress, stops the load on request.
+/// The calling thread's part: opens the gate between stages, reports progress, and stops the load on request.
 struct Conductor<'a, 'b> {
     shared: &'a Shared<'b>,
     boundary: &'a mut dyn FnMut(Boundary),
     progress: &'a mut dyn FnMut(Progress),
     stop: &'a AtomicBool,
     started_unix_s: u64,
-    /// CPU time of the SQPOLL threads in the measured stage.
+    /// CPU time of the SQPOLL threads during the measured stage.
     sqpoll_ns: Option<u64>,
-    /// Completions of the measured stage over time.
+    /// Completions over the measured stage.
     series: series::Series,
-    /// CPU time of all threads but this one in the measured stage.
+    /// CPU time of all threads except the calling thread during the measured stage.
     others_ns: Option<u64>,
 }
 
 impl Conductor<'_, '_> {
     fn conduct(&mut self) {
-        // Setup may take long (registering buffers); there is no progress to report.
+        // Setup may take long (registering buffers), without progress to report.
         while !self.shared.gate.all_stand(TICK) {}
         if !self.pass(Boundary::Ready) {
             return;
@@ -241,7 +241,7 @@ impl Conductor<'_, '_> {
         self.pass(Boundary::MeasureEnds);
     }
 
-    /// All threads are at the gate: calls the caller and releases them; or cancels the load if one has failed.
+    /// With all threads at the gate, calls the caller and releases the threads, or cancels the load if a thread failed.
     fn pass(&mut self, at: Boundary) -> bool {
         let off = self.shared.gate.someone_left();
         if !off {
@@ -257,7 +257,7 @@ impl Conductor<'_, '_> {
         lookout.wait_quiet(doing, shared.spec.end, &mut self.series, self.progress);
     }
 
-    /// Total over all jobs: every job has such a thread, or none has. `None`: one is not known.
+    /// Sum over all jobs; either every job has an SQPOLL thread or none has. `None` if one is unknown.
     fn sqpoll_time(&self) -> Option<u64> {
         sum_of_all(self.shared.sq_tids.iter().map(|t| t.load(Ordering::Relaxed)), usage::of_tid)
     }

@@ -1,5 +1,5 @@
-//! The calling thread while the threads of a load run: it waits until they are quiet, samples their counters,
-//! reports progress, and stops them when the user stops the load.
+//! The calling thread while a load is running: waits until its threads are quiet, samples their counters, reports
+//! progress, and stops them when the user stops the load.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,17 +13,17 @@ pub const TICK: Duration = Duration::from_millis(250);
 
 pub struct Lookout<'a> {
     pub gate: &'a Gate,
-    /// I/Os of the stage that runs, by thread.
+    /// I/Os of the current stage, by thread.
     pub done: &'a [AtomicU64],
-    /// Makes the threads start nothing more.
+    /// Makes the threads submit nothing more.
     pub halt: &'a AtomicBool,
-    /// The user's wish.
+    /// Set by the user to stop.
     pub stop: &'a AtomicBool,
 }
 
 impl Lookout<'_> {
-    /// Returns when every thread is at the gate; the counters go into `series` during the measurement. `end`: the end of the
-    /// measured stage.
+    /// Returns when every thread is at the gate. During the measurement, adds the counters to `series`. `end`: the end
+    /// of the measured stage.
     pub fn wait_quiet(&self, doing: Doing, end: End, series: &mut Series, progress: &mut dyn FnMut(Progress)) {
         let total = end.ios().filter(|_| doing == Doing::Measuring);
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Busy programs next to the load: processes that only compute, on its CPUs.
+//! Busy processes that compete with the load for its CPUs.
 
 use std::io;
 
@@ -11,14 +11,15 @@ use rustix::thread::sched_setaffinity;
 use super::cpus;
 use iotrail_base::error::{Error, Result};
 
-/// Computing processes; they end when this is dropped, and with the calling thread, however it ends.
+/// Compute-bound processes; they exit on drop, and with the calling thread, however it ends.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     children: Vec<Pid>,
 }
 
 impl Neighbours {
-    /// Starts `each` processes on every CPU of `cpus`. Call it on the thread that runs the load, which they follow.
+    /// Starts `each` processes on every CPU in `cpus`. Call this on the thread that runs the load, because the
+    /// processes exit with the calling thread.
     pub fn start(each: u32, cpus: &[u32]) -> Result<Self> {
         let mut all = Self::default();
         for &cpu in cpus {
@@ -44,7 +45,7 @@ fn spawn(cpu: u32) -> io::Result<Pid> {
         0 => unsafe {
             let ready = set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
                 && sched_setaffinity(None, &set).is_ok()
-                // Ctrl-C goes to the complete process group: this process ends with the load, after it has finished.
+                // Ctrl-C reaches the whole process group; this process must exit with the load, after it has finished.
                 && libc::signal(libc::SIGINT, libc::SIG_IGN) != libc::SIG_ERR
                 && getppid() == Some(parent); // or the parent died before prctl
             if !ready {
@@ -56,7 +57,7 @@ fn spawn(cpu: u32) -> io::Result<Pid> {
     }
 }
 
-/// Computes until killed, with no system call and no memory beyond registers.
+/// Computes until killed, without system calls and without memory other than registers.
 fn compute() -> ! {
     let mut x = 1u64;
     loop {
@@ -67,7 +68,7 @@ fn compute() -> ! {
 impl Drop for Neighbours {
     fn drop(&mut self) {
         for &child in &self.children {
-            // An unreaped child, so its PID cannot belong to another process.
+            // The child has not been reaped, so its PID cannot belong to another process.
             kill_process(child, Signal::KILL).unwrap_or(());
         }
         for &child in &self.children {

@@ -1,7 +1,7 @@
-//! The load's options, as given: on `bench`'s command line and in an experiment's TOML, by the same names.
+//! The load's options as specified: on `bench`'s command line and in an experiment's TOML, with the same names.
 //!
-//! One struct serves both. It holds what was asked for; `spec` turns it, once, into the validated [`LoadSpec`](super::spec::LoadSpec)
-//! that everything later takes. Nothing after that parses or guesses a default.
+//! The same struct serves both. It contains the request; `spec` turns it into the validated
+//! [`LoadSpec`](super::spec::LoadSpec) once. No later code parses options or chooses defaults.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -38,7 +38,7 @@ impl Rw {
         matches!(self, Rw::Write | Rw::RandWrite | Rw::Append)
     }
 
-    /// Each job has blocks of its own, and takes them in order.
+    /// Whether each job has blocks of its own, in sequential order.
     pub fn is_sequential(self) -> bool {
         matches!(self, Rw::Read | Rw::Write | Rw::Append)
     }
@@ -62,7 +62,7 @@ pub enum Commit {
 }
 
 impl Commit {
-    /// One sync makes a batch of writes durable.
+    /// Whether one sync makes a batch of writes durable.
     pub fn is_of_batch(self) -> bool {
         matches!(self, Commit::Fsync | Commit::Fdatasync)
     }
@@ -101,13 +101,13 @@ pub enum Trace {
     Off,
 }
 
-/// A value in its printed form.
+/// Prints a value by its command-line name.
 #[macro_export]
 macro_rules! names {
     ($t:ty) => {
         impl std::fmt::Display for $t {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                // Every variant has a name: none is skipped.
+                // Every variant has a name, because none is skipped.
                 f.pad(clap::ValueEnum::to_possible_value(self).expect("a named variant").get_name())
             }
         }
@@ -253,13 +253,13 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// A no-op has no target, whatever its engine has.
+    /// A no-op has no target, regardless of its engine.
     pub fn uses_target(&self) -> bool {
         self.engine.engine().target != TargetKind::Nothing && self.rw != Rw::Nop
     }
 }
 
-/// The options' names on the command line, without the dashes.
+/// Command-line names of the options, without dashes.
 pub fn names_of<T: Args>() -> Vec<String> {
     T::augment_args(clap::Command::new("options"))
         .get_arguments()
@@ -274,7 +274,7 @@ impl Default for LoadOptions {
             #[command(flatten)]
             load: LoadOptions,
         }
-        // The command line's defaults are the only ones; an experiment asks for them in every cell.
+        // Defaults are only defined for the command line; experiments need them in every cell.
         static DEFAULTS: LazyLock<LoadOptions> = LazyLock::new(|| <Only as clap::Parser>::parse_from(["iotrail"]).load);
         DEFAULTS.clone()
     }

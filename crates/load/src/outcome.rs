@@ -1,4 +1,4 @@
-//! The result of a load, combined from its jobs.
+//! A load's result, combined from its jobs.
 
 use iotrail_schema::setup_flag;
 use std::collections::BTreeMap;
@@ -25,51 +25,51 @@ use super::usage::Usage;
 #[derive(Debug, Clone)]
 pub struct Outcome {
     pub record: LoadRecord,
-    /// Wall clock at the start of the measured stage, seconds since the epoch (UTC).
+    /// Wall clock time at the start of the measured stage, in seconds since the epoch (UTC).
     pub started_unix_s: u64,
     /// From the first job's start to the last job's last completion.
     pub elapsed_ns: u64,
-    /// Completed, errors and short ones included.
+    /// Completed I/Os, including failed and short ones.
     pub ios: u64,
     pub bytes: u64,
     pub errors: u64,
     pub short_ios: u64,
-    /// By name, the most frequent first.
+    /// By name, most frequent first.
     pub errors_by: Vec<ErrorCount>,
-    /// Latency of every I/O, errors included, ns.
+    /// Latency of every I/O, including failed ones, in ns.
     pub histogram: Histogram<u64>,
-    /// Fractions of the time of all load threads; with a reaper thread each job has two.
+    /// Fractions of the time of all load threads. With a reaper thread, each job has two threads.
     pub phases: Phases,
     pub cpu: Cpu,
-    /// All that the load's own threads took.
+    /// Usage of the load's own threads.
     pub usage: Usage,
-    /// Completions over the course of the measured stage; `None`: it was too short.
+    /// Completions over the measured stage; `None` if it was too short.
     pub throughput: Option<Throughput>,
-    /// System calls of the load's threads in the measured stage; `None` if another library makes them (POSIX AIO).
+    /// System calls of the load's threads during the measured stage; `None` if a library makes them (POSIX AIO).
     pub syscalls: Option<u64>,
-    /// The user stopped it; the measurement so far is valid.
+    /// The user stopped the load; the measurement so far is valid.
     pub interrupted: bool,
     pub warnings: Vec<Warning>,
-    /// The load's own threads, jobs first to last, each followed by its reaper thread.
+    /// Thread IDs of the load's own threads in job order; each is followed by its reaper thread.
     pub tids: Vec<i32>,
-    /// `tsc`, `cntvct` or `monotonic`: the clock of the latency.
+    /// The clock used for latency: `tsc`, `cntvct` or `monotonic`.
     pub clock: &'static str,
 }
 
-/// Data of the calling thread in addition to the jobs' results.
+/// The calling thread's data, in addition to the jobs' results.
 pub struct CallerTotals {
-    /// Seed of all random decisions of the load.
+    /// Seed of all the load's random decisions.
     pub seed: u32,
     pub started_unix_s: u64,
     pub sqpoll_ns: Option<u64>,
     pub throughput: Option<Throughput>,
-    /// CPU time of all threads but the calling one in the measured stage.
+    /// CPU time of all threads except the calling thread during the measured stage.
     pub others_ns: Option<u64>,
     pub interrupted: bool,
     pub warnings: Vec<Warning>,
 }
 
-/// Adds the jobs up. Errors: all I/Os failed, or verification found a mismatch.
+/// Combines the jobs. Fails if all I/Os failed, or if verification found a mismatch.
 pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: CallerTotals) -> Result<Outcome> {
     let mut sum = Tally::new(full_result(spec));
     let mut ticks = Ticks::default();
@@ -78,7 +78,7 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: C
     let began = jobs.iter().map(|job| job.began).min().unwrap_or(0);
     let ended = jobs.iter().map(|job| job.ended).max().unwrap_or(0);
     let elapsed_ns = clock.ns(ended.saturating_sub(began));
-    // As read, slightly more than the span: the difference is not a helper's.
+    // Before limiting it to the span, because the difference is not a helper's time.
     let mut own_ns = 0;
     let (mut lag_ns, mut missed, mut moved) = (0, 0, 0);
     let mut tids = Vec::new();
@@ -102,7 +102,7 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: C
         }
         granted = job.granted;
     }
-    // The jobs' own time, and the SQPOLL threads': where these have some and it is not known, the other helpers' is not either.
+    // Time of the jobs' and SQPOLL threads. If an SQPOLL thread's time is unknown, so is that of the other helpers.
     let sqpoll_ns = around.sqpoll_ns.or((!setup_flag::is_set(&granted, "sqpoll")).then_some(0));
     let known = sqpoll_ns.map(|ns| own_ns + ns);
     if let Some(first) = sum.first_mismatch {
@@ -192,7 +192,7 @@ fn warn(spec: &LoadSpec, sum: &Tally, lag_ns: u64, missed: u64, moved: u32) -> V
     warnings
 }
 
-/// Every I/O failed: one line, not a table of zeros.
+/// If every I/O failed, reports one line instead of a table of zeros.
 pub fn all_failed(spec: &LoadSpec, tally: &Tally) -> Error {
     let Some((&failure, _)) = tally.failures.iter().max_by_key(|(_, n)| **n) else {
         return Error::machine("every I/O failed", "see `iotrail check`");
@@ -201,7 +201,7 @@ pub fn all_failed(spec: &LoadSpec, tally: &Tally) -> Error {
     Error::machine(format!("every {} on {target} failed: {}", spec.rw, describe(failure)), remedy(spec, failure))
 }
 
-/// `failure`: a negated result, which is an errno or a drive's status.
+/// `failure`: a negated result, which is an errno or a drive status.
 fn describe(failure: i32) -> String {
     match Status::of_negated(failure) {
         Some(status) => status.to_string(),
@@ -241,7 +241,7 @@ fn remedy(spec: &LoadSpec, failure: i32) -> String {
     }
 }
 
-/// The effect of a reaper thread on the submitter's CPU.
+/// Warns that a reaper thread shares the submitter's CPU.
 pub fn shared_cpu_warning(spec: &LoadSpec) -> Option<Warning> {
     match spec.reaper {
         ReaperKind::Thread { cpu: Some(cpu) } if spec.cpus.contains(&cpu) => Some(Warning::new(

@@ -1,20 +1,20 @@
-//! The open loop: I/Os at their intended times, whatever the device does.
+//! Open loop: I/Os at their intended times, however slow the device is.
 
 use super::clock::Clock;
 
-/// The intended times of one job's I/Os: the `k`-th at `start + k × interval`.
+/// Intended times of a job's I/Os: the `k`-th is due at `start + k × interval`.
 #[derive(Debug, Clone)]
 pub struct Pace {
     start: u64,
-    /// Ticks between two I/Os; a fraction, so that no error adds up.
+    /// Ticks between two I/Os; fractional, so that errors do not accumulate.
     interval: f64,
     issued: u64,
-    /// The most ticks that a submission came after its intended time.
+    /// Largest delay of a submission after its intended time, in ticks.
     pub worst_lag: u64,
 }
 
 impl Pace {
-    /// `per_second` is this job's share of the rate; `offset` (0 to 1) shifts the jobs against one another.
+    /// `per_second`: this job's share of the rate. `offset` (0 to 1) staggers the jobs.
     pub fn new(clock: &Clock, start: u64, per_second: f64, offset: f64) -> Self {
         let second = clock.ticks(std::time::Duration::from_secs(1)) as f64;
         let interval = second / per_second;
@@ -26,7 +26,7 @@ impl Pace {
         self.start + (self.issued as f64 * self.interval) as u64
     }
 
-    /// Takes the next I/O if its time has come; its intended time.
+    /// Takes the next I/O if it is due, and returns its intended time.
     pub fn take(&mut self, now: u64) -> Option<u64> {
         let next = self.next();
         if next > now {
@@ -37,7 +37,7 @@ impl Pace {
         Some(next)
     }
 
-    /// I/Os due before `end` that were not taken.
+    /// Number of I/Os due before `end` that were not taken.
     pub fn missed(&self, end: u64) -> u64 {
         let due = if end < self.start { 0 } else { ((end - self.start) as f64 / self.interval) as u64 };
         due.saturating_sub(self.issued)

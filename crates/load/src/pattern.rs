@@ -1,4 +1,4 @@
-//! Which block comes next, and whether it is read or written.
+//! Chooses the next block, and whether to read or write it.
 
 use crate::engine::{Io, Op};
 
@@ -6,7 +6,7 @@ use super::gate::Stage;
 use super::options::Rw;
 use iotrail_stats::random::Random;
 
-/// The blocks that a job works on: `first..first + blocks`.
+/// A job's blocks: `first..first + blocks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
     pub first: u64,
@@ -14,7 +14,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// The region of `job` out of `jobs`: its own share if `apart`, otherwise the complete target. The last job's share
+    /// The region of `job` among `jobs`: its own share if `apart`, otherwise the entire target. The last job's share
     /// includes the remainder.
     pub fn of(job: u32, jobs: u32, blocks: u64, apart: bool) -> Self {
         if !apart {
@@ -26,7 +26,7 @@ impl Region {
     }
 }
 
-/// The order of a job's I/Os; endless, the same for the same seed.
+/// The order of a job's I/Os; endless, and reproducible for a given seed.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     rw: Rw,
@@ -38,14 +38,14 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// `region.blocks` is above 0, but for no-ops, which use none.
+    /// `region.blocks` must be positive, except for no-ops, which use no blocks.
     pub fn new(rw: Rw, region: Region, block_bytes: u64, seed: u64) -> Self {
         Self { rw, region, block_bytes, seed, random: Random::new(seed), next: 0 }
     }
 
-    /// Returns to the stage's own start. The progress of the warm-up depends on its speed; if the measured stage continued
-    /// from there, no two measurements would do the same I/Os. A sequential warm-up uses the other half first, so that the measured
-    /// stage does not start with its data. Appends continue after those of the warm-up.
+    /// Restarts at a fixed position per stage. The warm-up's progress depends on its speed; if the measured stage
+    /// continued from there, no two measurements would do the same I/Os. A sequential warm-up starts with the other
+    /// half, so that its data is not what the measured stage reads first. Appends continue after those of the warm-up.
     pub fn restart(&mut self, stage: Stage) {
         if self.rw == Rw::Append {
             return;
@@ -58,7 +58,8 @@ impl Pattern {
         self.random = Random::new(seed);
     }
 
-    /// I/Os that a stage has at most. A file that is appended to grows up to its region's end, and up to the middle in a warm-up.
+    /// Maximum number of I/Os in a stage. Appends fill a file up to its region's end, and in the warm-up up to the
+    /// middle.
     pub fn most(&self, stage: Stage) -> u64 {
         match (self.rw, stage) {
             (Rw::Append, Stage::Warmup) => self.region.blocks / 2,
@@ -67,7 +68,7 @@ impl Pattern {
         }
     }
 
-    /// Appends the next I/Os, one for each slot. The same order as from `next`, decided once for the batch.
+    /// Appends the next I/Os, one per slot. Same order as `next`, but decided once per batch.
     #[inline]
     pub fn extend(&mut self, batch: &mut Vec<Io>, slots: &[u32]) {
         let Self { region, block_bytes, random, .. } = self;
@@ -88,7 +89,7 @@ impl Pattern {
         }
     }
 
-    /// The next I/O: operation, and offset in bytes.
+    /// The next I/O: operation, and byte offset.
     #[inline]
     pub fn next_io(&mut self) -> (Op, u64) {
         let op = match self.rw {
@@ -135,7 +136,7 @@ mod tests {
             hits[(offset / 512 - 10) as usize] += 1;
             reads += u32::from(op == Op::Read);
         }
-        // 10,000 expected, standard deviation 94; 40,000 expected, standard deviation 141.
+        // 10,000 are expected with a standard deviation of 94, and 40,000 with a standard deviation of 141.
         assert!(hits.iter().all(|h| h.abs_diff(10_000) < 500), "{hits:?}");
         assert!(reads.abs_diff(40_000) < 750, "{reads}");
     }

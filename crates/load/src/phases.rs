@@ -1,14 +1,14 @@
-//! Division of a job's own time: `submit`, `poll`, `clear`, or other.
+//! Splits a job's own time into `submit`, `poll`, `clear` and other.
 //!
-//! The boundaries are directly around the engine's calls, and are USDT probes as well (provider `iotrail`:
+//! The boundaries are immediately around the engine's calls, and are also USDT probes (provider `iotrail`:
 //! `submit_begin`, `submit_end`, `poll_begin`, `poll_end`, `clear_begin`, `clear_end`; arguments: the job, and a number
-//! of I/Os). `submit` is `queue` and `submit` of one batch; `poll` one call of `poll`, including its wait.
+//! of I/Os). `submit` covers `queue` and `submit` of a batch; `poll` covers one call of `poll`, including its wait.
 
 use iotrail_schema::measurement::Phases;
 
 use super::clock::Clock;
 
-/// Ticks by phase, of one job.
+/// A job's ticks by phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ticks {
     pub submit: u64,
@@ -26,12 +26,12 @@ impl Ticks {
         self.total += other.total;
     }
 
-    /// As fractions of the total, which sum to 1; all 0 if nothing ran.
+    /// Fractions of the total, which add up to 1; all 0 if nothing ran.
     pub fn fractions(&self, clock: &Clock) -> Phases {
         if self.total == 0 {
             return Phases::default();
         }
-        // With a reaper thread, submitting and polling overlap in time: the total is that of both threads.
+        // With a reaper thread, submission and polling overlap in time; the total covers both threads.
         let of = |ticks: u64| ticks as f64 / self.total as f64;
         let (submit, poll, clear) = (of(self.submit), of(self.poll), of(self.clear));
         let other = (1.0 - submit - poll - clear).max(0.0);

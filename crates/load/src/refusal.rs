@@ -1,4 +1,4 @@
-//! Why a target is unusable, and the remedy.
+//! Explains why a target is unusable, with the remedy.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use iotrail_base::error::{Error, Result};
 
 use super::spec::LoadSpec;
 
-/// Refuses to overwrite an existing file without `--allow-write`.
+/// Rejects overwriting an existing file without `--allow-write`.
 pub fn check_leave(spec: &LoadSpec, path: &Path) -> Result<()> {
     if !spec.writes() || spec.allow_write {
         return Ok(());
@@ -51,7 +51,7 @@ pub fn no_direct(path: &Path) -> Error {
     )
 }
 
-/// The bytes to use, checked against the size.
+/// Number of bytes to use, validated against the size.
 pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
     let name = path.display();
     let block = u64::from(spec.block_bytes);
@@ -73,7 +73,7 @@ pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
     }
     let blocks = bytes / block;
     let apart = spec.verify || spec.rw.is_sequential();
-    // A verified job never has two I/Os on one block, so it needs more blocks than it has I/Os in flight.
+    // A verified job never has two I/Os on the same block, so it needs more blocks than I/Os in flight.
     let needed = u64::from(spec.jobs) * if spec.verify { u64::from(spec.depth) + 1 } else { 1 };
     if apart && blocks < needed {
         return Err(Error::input(

@@ -1,4 +1,4 @@
-//! The work of a job's threads around its I/Os: duration and number, waiting and computing in between, and failure.
+//! A job thread's work around its I/Os: when to stop, waiting and computing in between, and failures.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::spec::{End, LoadSpec};
 use super::tally::Tally;
 use crate::engine::Wait;
 
-/// How many I/Os and until when, for one job and stage.
+/// Number of I/Os and end time, for one job and stage.
 pub struct Limits {
     pub ios: u64,
     pub until: u64,
@@ -37,7 +37,7 @@ pub fn limits(shared: &Shared, job: u32, stage: Stage, start: u64) -> Limits {
     Limits { ios, until: span.map_or(u64::MAX, |s| start.saturating_add(clock.ticks(s))), pace }
 }
 
-/// Computes for `ns`, in user mode.
+/// Computes for `ns` in user mode.
 pub fn think(clock: &Clock, ns: u64) {
     let until = clock.now() + clock.ticks(Duration::from_nanos(ns));
     let mut x = 0u64;
@@ -46,16 +46,17 @@ pub fn think(clock: &Clock, ns: u64) {
     }
 }
 
-/// Longest time between two checks of `halt` in an open loop.
+/// Maximum time between two checks of `halt` in an open loop.
 pub const NAP: Duration = Duration::from_millis(100);
 
-/// Sleeps (blocking) or polls the clock (peeking) until `due`, or for [`NAP`]. Returns the number of system calls.
+/// Until `due`, but for at most [`NAP`], sleeps (when blocking) or polls the clock (when peeking). Returns the number
+/// of system calls.
 pub fn wait_until(clock: &Clock, due: u64, now: u64, wait: Wait) -> u64 {
     let span = Duration::from_nanos(clock.ns(due.saturating_sub(now))).min(NAP);
     match wait {
         Wait::Block => {
             let t = libc::timespec { tv_sec: 0, tv_nsec: span.subsec_nanos().into() };
-            // SAFETY: a live structure; the remainder of an interrupted sleep is not requested.
+            // SAFETY: a live structure; the remaining time of an interrupted sleep is not requested.
             unsafe { libc::nanosleep(&t, std::ptr::null_mut()) };
             1
         }
@@ -69,12 +70,12 @@ pub fn wait_until(clock: &Clock, due: u64, now: u64, wait: Wait) -> u64 {
     }
 }
 
-/// An error of the interface itself.
+/// A failure of the interface itself.
 pub fn broken(spec: &LoadSpec, doing: &str, cause: std::io::Error) -> Error {
     Error::machine(format!("{} failed while {doing}", spec.engine), "see `iotrail check`").because(cause)
 }
 
-/// A load whose I/Os all fail reports it after this many, not at its end.
+/// If this many I/Os all fail, the load reports it immediately, not at its end.
 pub const ALL_FAILED: u64 = 64;
 
 pub fn check_errors(shared: &Shared, tally: &Tally) -> Result<()> {

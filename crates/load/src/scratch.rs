@@ -1,8 +1,9 @@
-//! Bookkeeping memory that a load touches while it runs: one fresh page per 512 I/Os, like a bitmap of completed blocks.
-//! If it is faulted in lazily, each touch is a page fault: a mode switch without I/O.
+//! Bookkeeping memory that a load touches while running: one fresh page per 512 I/Os, like a bitmap of completed
+//! blocks. If it is faulted in lazily, each first touch is a page fault: a mode switch without I/O.
 //!
-//! The memory is a ring of [`PAGES`] pages, so that it stays limited for loads of any length. Prefaulted, the pages
-//! exist from the start and never fault. Lazy, the complete ring is released (one madvise) each time it was used
+//! The memory is a ring of [`PAGES`] pages, so that it is bounded for loads of any length. If prefaulted, the pages
+//! exist from the start and never fault. If lazy, the entire ring is released (with a single madvise) each time it is
+//! used up, every 2 million I/Os, so that its pages are fresh again.
 //! up, every 2 million I/Os, so that its pages are fresh again.
 
 use std::io;
@@ -14,7 +15,7 @@ use super::buffers::PAGE;
 use super::options::Scratch;
 use iotrail_base::mapping::Mapping;
 
-/// I/Os for each page.
+/// I/Os per page.
 pub const IOS_PER_PAGE: u64 = 512;
 /// 16 MiB.
 pub const PAGES: usize = 4096;
@@ -41,7 +42,7 @@ impl Pages {
         let memory = Mapping::anonymous(PAGES * PAGE, MapFlags::PRIVATE | populate)?;
         let pages = Self { memory, lazy, next: 0, left: IOS_PER_PAGE, syscalls: 0 };
         if lazy {
-            // Huge pages would turn 512 faults into one. A kernel without them refuses (EINVAL), which is harmless.
+            // Huge pages would turn 512 faults into one. Kernels without huge pages return EINVAL, which is harmless.
             match pages.advise(Advice::LinuxNoHugepage) {
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(e) => return Err(e.into()),
@@ -55,7 +56,7 @@ impl Pages {
         unsafe { madvise(self.memory.base().as_ptr().cast(), self.memory.bytes(), advice) }
     }
 
-    /// Accounts for `ios` more.
+    /// Accounts for `ios` further I/Os.
     #[inline]
     pub fn advance(&mut self, mut ios: u64) -> io::Result<()> {
         while ios >= self.left {
@@ -68,14 +69,14 @@ impl Pages {
     }
 
     fn touch(&mut self) -> io::Result<()> {
-        // SAFETY: within an owned mapping: `next` stays below PAGES.
+        // SAFETY: within an owned mapping, because `next` stays below PAGES.
         unsafe { self.memory.base().add(self.next * PAGE).write_volatile(1) };
         self.next += 1;
         if self.next == PAGES {
             self.next = 0;
             if self.lazy {
                 self.syscalls += 1;
-                // Linux's own advice: the POSIX function of that name does nothing.
+                // Linux-specific advice, because the POSIX function of that name does nothing.
                 self.advise(Advice::LinuxDontNeed)?;
             }
         }

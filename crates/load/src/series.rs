@@ -1,23 +1,23 @@
-//! Completions over the measured stage: the calling thread samples the jobs' counters, without work for the jobs.
+//! Completions over the measured stage. The calling thread samples the jobs' counters, which costs the jobs nothing.
 //!
-//! Memory: [`MOST`] numbers, for any length: when they are full, neighbours are merged and the interval is doubled.
+//! Memory: [`MOST`] numbers for any duration. When they are full, adjacent numbers are merged and the interval doubles.
 
 use std::time::Duration;
 
 use iotrail_schema::measurement::Throughput;
 
-/// Twenty looks a second: each wakes the calling thread for some microseconds.
+/// 20 samples per second: each wakes the calling thread for a few microseconds.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// Even, so that all of them merge in pairs.
+/// Even, so that they merge in pairs.
 const MOST: usize = 100;
 
-/// Cumulative counts at the ends of intervals of one length.
+/// Cumulative counts at the ends of equal intervals.
 #[derive(Debug)]
 pub struct Series {
     interval: Duration,
-    /// Completions by the end of each whole interval.
+    /// Completions until the end of each complete interval.
     counts: Vec<u64>,
-    /// The last look.
+    /// The last sample.
     last: (Duration, u64),
 }
 
@@ -28,12 +28,13 @@ impl Default for Series {
 }
 
 impl Series {
-    /// When the next look is due, from the beginning of the stage.
+    /// Time of the next sample, relative to the stage's start.
     pub fn next(&self) -> Duration {
         self.interval * (self.counts.len() as u32 + 1)
     }
 
-    /// `done` I/Os were done after `elapsed`. A late sample is distributed evenly over the time since the last one.
+    /// Adds a sample: `done` I/Os after `elapsed`. A late sample is distributed evenly over the time since the last
+    /// one.
     pub fn look(&mut self, elapsed: Duration, done: u64) {
         while self.next() <= elapsed {
             if self.counts.len() == MOST {
@@ -52,7 +53,7 @@ impl Series {
         }
     }
 
-    /// Completions per interval, up to `limit`: after its time a load only waits for I/Os in flight. `None`: fewer
+    /// Completions per interval, up to `limit`, after which a load only waits for I/Os in flight. `None` with fewer
     /// than two complete intervals.
     pub fn throughput(&self, limit: Option<Duration>) -> Option<Throughput> {
         let most = limit.map_or(usize::MAX, |limit| (limit.as_nanos() / self.interval.as_nanos()) as usize);
@@ -93,7 +94,7 @@ mod tests {
         let mut s = Series::default();
         s.look(ms(200), 400);
         assert_eq!(s.throughput(None).unwrap().ios, [100, 100, 100, 100]);
-        // 30 in the 25 ms to the interval's end and 30 in the 25 ms after it.
+        // 30 in the 25 ms before the interval's end, and 30 in the 25 ms after it.
         s.look(ms(225), 450);
         s.look(ms(275), 510);
         assert_eq!(s.throughput(None).unwrap().ios, [100, 100, 100, 100, 80]);

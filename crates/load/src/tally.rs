@@ -1,4 +1,4 @@
-//! Sums over a job's completions.
+//! Totals over a job's completions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use iotrail_stats::histogram;
 use super::clock::Clock;
 use super::verify::{self, Mismatch};
 
-/// Data of each I/O in flight, by slot. The submitting thread writes before it submits; the reaping thread
-/// reads once it has the completion.
+/// Data about each I/O in flight, by slot. The submitting thread writes it before submission; the reaping thread reads
+/// it after completion.
 pub struct Slots {
-    /// The tick that latency counts from.
+    /// The tick from which latency counts.
     since: Box<[AtomicU64]>,
     /// For reads to be verified: the offset + 1; otherwise 0. Empty without `--verify`.
     expects: Box<[AtomicU64]>,
@@ -28,7 +28,7 @@ impl Slots {
 
     #[inline]
     pub fn begin(&self, slot: u32, tick: u64) {
-        // Relaxed: the submission and its completion order it before the reader's load.
+        // Relaxed: submission and completion order this store before the reader's load.
         self.since[slot as usize].store(tick, Ordering::Relaxed);
     }
 
@@ -37,24 +37,24 @@ impl Slots {
     }
 }
 
-/// Maximum number of distinct wrong blocks per job: 64 MiB of memory.
+/// Maximum number of distinct corrupt blocks per job: 64 MiB of memory.
 const MOST_WRONG: usize = 1 << 20;
 
-/// Sums over the completions of one job in one stage. Memory: one histogram and a few numbers, whatever the length.
+/// Totals over a job's completions in one stage. Memory: one histogram and a few numbers, for any duration.
 pub struct Tally {
     pub histogram: Histogram<u64>,
     pub ios: u64,
     pub bytes: u64,
     pub errors: u64,
     pub short_ios: u64,
-    /// Errors by their negated results.
+    /// Errors by negated result.
     pub failures: BTreeMap<i32, u64>,
-    /// I/Os since the last that moved anything: errors, and those that moved nothing. (Reads of a disk that is gone find its end.)
+    /// I/Os since the last one that transferred data: failed and empty ones. (Reads of a vanished disk hit its end.)
     pub in_vain: u64,
-    /// Blocks that were read wrong, by their offsets, each once however often it was read; no more than [`MOST_WRONG`].
+    /// Offsets of blocks with corrupt data, each once, however often it was read; at most [`MOST_WRONG`].
     pub wrong: BTreeSet<u64>,
     pub first_mismatch: Option<Mismatch>,
-    /// The result of an I/O that moved all it should: the block size, 0 for a no-op.
+    /// The result of an I/O that transferred everything: the block size, 0 for a no-op.
     full: i32,
 }
 
@@ -74,17 +74,18 @@ impl Tally {
         }
     }
 
-    /// Forgets all. A stage begins so: the memory was touched by the stage before, and measuring faults no page of it in.
+    /// Resets everything at the start of a stage. The previous stage touched the memory, so no page is faulted in while
+    /// measuring.
     pub fn clear(&mut self) {
         self.histogram.reset();
         (self.ios, self.bytes, self.errors, self.short_ios) = (0, 0, 0, 0);
         self.failures.clear();
         self.in_vain = 0;
-        // Mismatches stay: data that was read wrong while warming up is as wrong.
+        // Mismatches are kept: corrupt data read during warm-up is still corrupt.
     }
 
-    /// Counts the completions of one poll at tick `now`. I/Os of one submission that are found together have one latency and
-    /// are recorded as one value with a count.
+    /// Counts the completions of a poll at tick `now`. I/Os that were submitted together and found together have the
+    /// same latency, and are recorded as one value with a count.
     #[inline]
     pub fn settle(&mut self, clock: &Clock, slots: &Slots, memory: &Memory, found: &[Completion], now: u64) {
         let mut run = 0;
@@ -116,8 +117,8 @@ impl Tally {
     #[inline]
     fn record(&mut self, clock: &Clock, since: u64, now: u64, count: u64) {
         if count > 0 {
-            // In an open loop an I/O never begins before its time, so `now` is later; a counter read on another CPU may
-            // be a few ticks behind.
+            // In an open loop, no I/O is submitted before its time, so `now` is later. A counter read on another CPU
+            // may be a few ticks behind.
             let ns = clock.ns(now.saturating_sub(since));
             self.histogram.saturating_record_n(ns.max(1), count);
         }
@@ -138,7 +139,7 @@ impl Tally {
     fn verify(&mut self, slots: &Slots, memory: &Memory, found: &[Completion]) {
         for c in found.iter().filter(|c| c.result > 0) {
             let Some(offset) = slots.expects[c.slot as usize].load(Ordering::Relaxed).checked_sub(1) else { continue };
-            // SAFETY: the I/O was reaped, so its buffer is ours, and `result` bytes of it were written.
+            // SAFETY: the I/O was reaped, so this half owns its buffer, of which `result` bytes were written.
             let block = unsafe { std::slice::from_raw_parts(memory.address(c.slot), c.result as usize) };
             if let Err(m) = verify::check(block, offset) {
                 if self.wrong.len() < MOST_WRONG {
@@ -149,7 +150,7 @@ impl Tally {
         }
     }
 
-    /// Adds another job's.
+    /// Adds another job's totals.
     pub fn add(&mut self, other: &Tally) -> Result<(), hdrhistogram::errors::AdditionError> {
         self.histogram.add(&other.histogram)?;
         self.ios += other.ios;

@@ -1,8 +1,8 @@
-//! The target of the load: opened once per job, checked, and created if it is missing (`layout.rs`).
+//! The load's target: opened once per job, checked, and created if missing (`layout.rs`).
 //!
-//! A file that this process created stays after a load that ran, so that the next one reuses it. An existing file is only read,
-//! unless writing is allowed.
-//! A file or device in use (a mount, swap, a loop device, a running program) is never written.
+//! A file created by this process stays after a load that ran, so that the next load reuses it. An existing file is
+//! only read, unless writes are allowed. A file or device in use (by a mount, swap, a loop device, a running program)
+//! is never written.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -26,18 +26,18 @@ use super::options::Rw;
 use super::refusal::{cannot, check_leave, no_direct, usable};
 use super::spec::LoadSpec;
 
-/// A target that is ready to be used by every job.
+/// A target that is ready for use by every job.
 #[derive(Default)]
 pub struct Target {
     /// One descriptor per job; empty for a load without a target.
     fds: Vec<OwnedFd>,
-    /// Files that are appended to, and removed at the end.
+    /// Files that are appended to; removed at the end.
     appended: Vec<PathBuf>,
-    /// Prevents mounts of a block device during writes.
+    /// Prevents mounts of a block device while the load writes.
     _claim: Option<File>,
     /// For a target without files.
     pub passage: Option<Passage>,
-    /// The part that is used.
+    /// Size of the used part.
     pub bytes: u64,
     pub warnings: Vec<Warning>,
 }
@@ -51,9 +51,9 @@ impl Drop for Target {
 impl Target {
     /// Opens the target of `spec`, and creates it if it is missing and a size is specified.
     ///
-    /// Errors (input): missing without a size, a directory, smaller than a block or than the requested size, writing
-    /// without permission, a target in use, an unsupported block size. Errors (machine): no permission, a full
-    /// disk, no O_DIRECT.
+    /// Usage errors: missing without a size, a directory, smaller than a block or than the requested size, writes
+    /// without `--allow-write`, a target in use, an unsupported block size. Machine errors: no permission, a full disk,
+    /// no O_DIRECT.
     pub fn open(spec: &LoadSpec, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) -> Result<Self> {
         let Some(path) = &spec.file else {
             return Ok(Self::default());
@@ -74,7 +74,7 @@ impl Target {
         };
         let opened = Self::open_existing(spec, path, made, &mut warnings);
         if opened.is_err() && made.is_some() {
-            // It is unusable after all (too few file descriptors for the jobs, for example).
+            // The new file turned out to be unusable (for example, too few file descriptors for the jobs).
             layout::remove(path);
         }
         opened
@@ -113,7 +113,7 @@ impl Target {
             }
         }
         let claim = if kind.is_block_device() && spec.writes() { Some(device::claim(path)?) } else { None };
-        // Another process may have replaced the file that was created or checked.
+        // Another process may have replaced the created or checked file.
         let checked = made.unwrap_or((meta.dev(), meta.ino()));
         let open = || {
             let file = open_file(spec, path)?;
@@ -145,12 +145,12 @@ impl Target {
         Ok(Self { fds, appended: Vec::new(), _claim: claim, passage: None, bytes, warnings })
     }
 
-    /// A new file for each job, `PATH.append-JOB`. It is removed when the load ends.
+    /// A new file per job, `PATH.append-JOB`, removed when the load ends.
     fn of_appended(spec: &LoadSpec, path: &Path) -> Result<Self> {
         let (block, jobs) = (u64::from(spec.block_bytes), u64::from(spec.jobs));
         let refuse = |what: String| Err(Error::input(what, "give a larger --size, the most that is appended"));
         let Some(bytes) = spec.size else { return refuse("--rw append needs a --size".into()) };
-        // The warm-up has half of it.
+        // The warm-up uses half of it.
         let most = bytes / block / jobs / 2;
         let wanted = spec.end.ios().map_or(1, |n| n.div_ceil(jobs));
         if wanted > most {
@@ -188,18 +188,18 @@ impl Target {
         Self { fds, appended: Vec::new(), _claim: claim, passage: Some(passage), bytes, warnings: Vec::new() }
     }
 
-    /// The descriptor of a job.
+    /// A job's descriptor.
     pub fn fd(&self, job: u32) -> Option<RawFd> {
         self.fds.get(job as usize).map(AsRawFd::as_raw_fd)
     }
 }
 
-/// Data of earlier loads in the page cache: direct I/O would wait for the writeback of dirty pages, and direct
-/// writes have to invalidate cached pages. The first I/Os would include the cost of earlier loads.
+/// Drops data of earlier loads from the page cache: direct I/O would have to wait for writeback of dirty pages, and
+/// direct writes would have to invalidate cached pages, so the first I/Os would include the cost of earlier loads.
 fn settle(spec: &LoadSpec, file: &File) -> io::Result<()> {
     file.sync_data()?;
     if spec.writes() {
-        // SAFETY: a live descriptor; the call changes no memory.
+        // SAFETY: a live descriptor; the call does not modify memory.
         let error = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         if error != 0 {
             return Err(io::Error::from_raw_os_error(error));
@@ -212,7 +212,8 @@ fn open_file(spec: &LoadSpec, path: &Path) -> Result<File> {
     let flags = libc::O_CLOEXEC | if spec.direct { libc::O_DIRECT } else { 0 };
     let reads = !spec.rw.only_writes();
     let open = |flags| OpenOptions::new().read(reads).write(spec.writes()).custom_flags(flags).open(path);
-    // A read load must not write access times. Only the owner and root may request that; for others the only
+    // Reads must not update access times. Only the owner and root may request this; for others, the only effect is a
+    // check that costs 1 to 2 % of a cached read.
     // effect is a check of 1 to 2 % of a cached read.
     let opened = match open(flags | libc::O_NOATIME) {
         Err(e) if e.raw_os_error() == Some(libc::EPERM) => open(flags),

@@ -1,4 +1,5 @@
-//! Complete small loads on every engine; a load that cannot run here (no io_uring, for example) fails the test.
+//! Complete small loads on every engine. A load that cannot run on this machine (for example, without io_uring) fails
+//! the test.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,7 +77,7 @@ fn each_write_of_a_committing_load_is_one_io_of_its_block() {
     let base =
         LoadOptions { rw: Rw::Write, depth: 4, count: Some(40), allow_write: true, ..options(&dir.path().join("f")) };
     let (sync, ring) = (EngineKind::Sync, EngineKind::IoUring);
-    // System calls of a batch: the writes, and what makes them durable.
+    // System calls per batch: the writes, and those that make them durable.
     let forms = [
         (sync, Commit::Fsync, 1, Some(2)),
         (sync, Commit::Fdatasync, 1, Some(2)),
@@ -98,7 +99,7 @@ fn each_write_of_a_committing_load_is_one_io_of_its_block() {
             assert_eq!(got.record.commit.name(), commit.to_string());
         }
     }
-    // The files of the appends are removed.
+    // Appended files are removed.
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     let e = refused(&LoadOptions { engine: EngineKind::Libaio, commit: Commit::Fsync, depth: 1, ..base.clone() });
     assert!(e.to_string().contains("--engine libaio has no --commit fsync"), "{e}");
@@ -123,7 +124,7 @@ fn an_append_grows_from_the_end_of_the_warm_up() {
         size: Some(Bytes(64 * 4096)),
         ..options(&dir.path().join("f"))
     };
-    // Each stage ends at its part of the file, long before its time.
+    // Each stage ends at its part of the file, long before its run time.
     let got = go(&LoadOptions { count: None, ..o }).unwrap();
     assert_eq!((got.ios, got.errors), (32, 0));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -197,7 +198,7 @@ fn the_boundaries_come_in_order_on_the_calling_thread() {
     assert_eq!(seen, [Boundary::Ready, Boundary::MeasureBegins, Boundary::MeasureEnds]);
     assert!(told >= 1);
     assert!(!got.tids.contains(&super::usage::tid()));
-    // At least the requested time; more only if other programs have the CPU.
+    // At least the requested time; longer only if other programs use the CPU.
     assert!((600_000_000..5_000_000_000).contains(&got.elapsed_ns), "{}", got.elapsed_ns);
 }
 
@@ -224,13 +225,15 @@ fn the_open_loop_keeps_its_rate_and_counts_from_the_intended_time() {
         [(EngineKind::IoUring, Wait::Block), (EngineKind::Libaio, Wait::Peek), (EngineKind::Sync, Wait::Block)]
     {
         let got = go(&LoadOptions { engine, wait, ..base.clone() }).unwrap();
-        // If other programs have the CPU at the end, some are not submitted in time, which is reported with their number.
+        // If other programs use the CPU at the end, some I/Os are not submitted in time, which is reported with their
+        // number.
         let not_met = got.warnings.iter().filter(|w| w.code == "rate_not_met");
         let missed: u64 = not_met.map(|w| w.text.split(' ').next().unwrap().parse::<u64>().unwrap()).sum();
         assert!((999..=1001).contains(&(got.ios + missed)), "{engine}: {} and {missed} missed", got.ios);
         assert!(got.ios >= 500, "{engine}: {}", got.ios);
     }
-    // 20 µs of computing per I/O at 100,000 I/Os per second: half of them are impossible, and the last is late by half the time.
+    // Computing 20 µs per I/O at 100,000 I/Os per second makes half of them impossible, and delays the last by half the
+    // time.
     let o = LoadOptions { engine: EngineKind::Null, rate: Some(100_000.0), think: 20_000, depth: 1, ..base };
     let got = go(&o).unwrap();
     assert!(got.ios < 30_000 && got.histogram.max() > 150_000_000, "{} {}", got.ios, got.histogram.max());
@@ -266,7 +269,7 @@ fn bad_targets_are_one_line_and_leave_nothing_behind() {
     assert!(status == 2 && text.ends_with("does not exist; specify --size to create it"), "{text}");
     let (status, text) = line(LoadOptions { file: Some(dir.path().into()), ..base.clone() });
     assert!(status == 2 && text.contains("is a directory; name a file in it"), "{text}");
-    // More than any disk has: refused before anything is written, and removed.
+    // Larger than any disk: rejected before anything is written, and removed.
     let (status, text) = line(LoadOptions { size: Some(Bytes(1 << 50)), ..base.clone() });
     assert!(status == 3 && text.contains("cannot lay out"), "{text}");
     assert!(!file.exists());
@@ -293,7 +296,7 @@ fn scratch_think_and_neighbours_do_not_change_the_count() {
     };
     let got = go(&o).unwrap();
     assert_eq!((got.ios, got.record.cpus.as_slice()), (5000, [0].as_slice()));
-    // One computation per poll that found something: 5000 at batch 1.
+    // One computation per successful poll: 5,000 at batch 1.
     assert!(got.elapsed_ns >= 5_000_000, "{}", got.elapsed_ns);
 }
 

@@ -1,17 +1,18 @@
-//! CPU time of threads, and time that they could not run.
+//! CPU time of threads, and the time for which they waited for a CPU.
 
 use std::io;
 
 use iotrail_base::error::{Error, Result};
 
-/// Usage of one thread.
+/// A thread's usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// The sum of user and system time is exact to the scheduler's clock. getrusage gives the split, which most kernels
-    /// sample at each timer tick; without a tick in the thread all is user time.
+    /// The sum of user and system time is exact to the scheduler's clock. getrusage splits it, which most kernels
+    /// sample at each timer tick; without a tick in the thread, all of it is user time.
     pub user_ns: u64,
     pub system_ns: u64,
-    /// Time that it was runnable without a CPU; `None`: not accounted by the kernel (CONFIG_SCHED_INFO).
+    /// Time for which the thread was runnable without a CPU; `None` if the kernel does not account it
+    /// (CONFIG_SCHED_INFO).
     pub run_queue_wait_ns: Option<u64>,
     pub involuntary_switches: u64,
     pub minor_faults: u64,
@@ -19,14 +20,15 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Limits the CPU time to `elapsed_ns`, the maximum of one thread: the readings are slightly outside the span.
+    /// Limits the CPU time to `elapsed_ns`, the maximum for one thread, because the readings are slightly outside the
+    /// span.
     pub fn within(self, elapsed_ns: u64) -> Usage {
         let cpu_ns = (self.user_ns + self.system_ns).min(elapsed_ns);
         let (user_ns, system_ns) = split(cpu_ns, self.user_ns, self.system_ns);
         Usage { user_ns, system_ns, ..self }
     }
 
-    /// Another thread's on top; a wait that one thread does not know is not known of both.
+    /// Adds another thread's usage. The wait is unknown if either thread's wait is unknown.
     pub fn add(&mut self, other: Usage) {
         self.user_ns += other.user_ns;
         self.system_ns += other.system_ns;
@@ -37,10 +39,10 @@ impl Usage {
     }
 }
 
-/// Usage of a thread up to a moment.
+/// A thread's usage up to a point in time.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
-    /// getrusage's CPU time of a running thread is up to a tick old: it is only used for the split.
+    /// getrusage's CPU time of a running thread is up to a tick old, so it is only used for the split.
     cpu_ns: u64,
     sampled: Usage,
 }
@@ -49,7 +51,7 @@ impl Reading {
     pub fn since(self, before: Reading) -> Usage {
         let (now, then) = (self.sampled, before.sampled);
         let grown = (now.user_ns.saturating_sub(then.user_ns), now.system_ns.saturating_sub(then.system_ns));
-        // Too short a span for a tick: as the thread's time is split altogether.
+        // If the span is too short for a tick, it is split like the thread's total time.
         let (user, system) = if grown == (0, 0) { (now.user_ns, now.system_ns) } else { grown };
         let (user_ns, system_ns) = split(self.cpu_ns.saturating_sub(before.cpu_ns), user, system);
         Usage {
@@ -66,7 +68,7 @@ impl Reading {
     }
 }
 
-/// Splits `cpu_ns` in the ratio of `user` to `system`; like the kernel, all is user time if both are 0.
+/// Splits `cpu_ns` in the ratio of `user` to `system`. Like the kernel, treats all as user time if both are 0.
 fn split(cpu_ns: u64, user: u64, system: u64) -> (u64, u64) {
     let user_ns = match u128::from(user) + u128::from(system) {
         0 => cpu_ns,
@@ -75,21 +77,21 @@ fn split(cpu_ns: u64, user: u64, system: u64) -> (u64, u64) {
     (user_ns, cpu_ns - user_ns)
 }
 
-/// The calling thread so far, at the start of a span: the reading itself is before it.
+/// The calling thread's usage at the start of a span, excluding the reading itself.
 pub(crate) fn before() -> Result<Reading> {
     let run_queue_wait_ns = run_queue_wait();
     let sampled = Usage { run_queue_wait_ns, ..sampled()? };
     Ok(Reading { sampled, cpu_ns: cpu_time(libc::CLOCK_THREAD_CPUTIME_ID, "a thread's")? })
 }
 
-/// The calling thread so far, at the end of a span: the reading itself is after it.
+/// The calling thread's usage at the end of a span, excluding the reading itself.
 pub(crate) fn after() -> Result<Reading> {
     let cpu_ns = cpu_time(libc::CLOCK_THREAD_CPUTIME_ID, "a thread's")?;
     let sampled = sampled()?;
     Ok(Reading { sampled: Usage { run_queue_wait_ns: run_queue_wait(), ..sampled }, cpu_ns })
 }
 
-/// rustix cannot report a refused clock, so libc is used.
+/// rustix cannot report a rejected clock, so this uses libc.
 fn cpu_time(clock: libc::clockid_t, whose: &str) -> Result<u64> {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a live structure that the call fills.
@@ -102,7 +104,7 @@ fn cpu_time(clock: libc::clockid_t, whose: &str) -> Result<u64> {
     }
 }
 
-/// The calling thread so far, by getrusage(2), which rustix does not have.
+/// The calling thread's usage according to getrusage(2), which rustix lacks.
 pub(crate) fn sampled() -> Result<Usage> {
     // SAFETY: a plain C structure, valid when all zero, which the call fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -125,22 +127,22 @@ fn run_queue_wait() -> Option<u64> {
     schedstat("thread-self").map(|[_, wait]| wait)
 }
 
-/// CPU time of all threads of this process but the calling one, ended ones included, so far.
+/// CPU time so far of all threads of this process except the calling thread, including exited threads.
 pub fn of_others() -> Result<u64> {
-    // This thread's first: read later, its own few nanoseconds would be missing in the others'.
+    // This thread's time is read first: read later, it would include a few nanoseconds that are missing in the total.
     let own = cpu_time(libc::CLOCK_THREAD_CPUTIME_ID, "a thread's")?;
     Ok(cpu_time(libc::CLOCK_PROCESS_CPUTIME_ID, "the process's")?.saturating_sub(own))
 }
 
-/// CPU time of another thread of this process (an SQPOLL thread), so far; `None` where the kernel keeps none.
+/// CPU time so far of another thread of this process (an SQPOLL thread); `None` if the kernel does not record it.
 pub fn of_tid(tid: i32) -> Option<u64> {
     schedstat(&format!("self/task/{tid}")).map(|[cpu, _]| cpu)
 }
 
-/// Usage of another thread of this process so far.
+/// Usage so far of another thread of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadUsage {
-    /// The sum is exact; the split is by ticks on most kernels.
+    /// The sum is exact; most kernels split it by ticks.
     pub user_ns: u64,
     pub system_ns: u64,
     pub run_queue_wait_ns: u64,
@@ -156,11 +158,11 @@ impl ThreadUsage {
     }
 }
 
-/// Usage of a thread of this process; `None`: it has ended, or not accounted by the kernel.
+/// Usage of a thread of this process; `None` if it has exited, or if the kernel does not account it.
 pub fn taken_by(tid: i32) -> Option<ThreadUsage> {
     let [cpu, wait] = schedstat(&format!("self/task/{tid}"))?;
     let stat = stat_from_state(tid)?;
-    // The state is field 3, user and system time in ticks are fields 14 and 15.
+    // The state is field 3; user and system time in ticks are fields 14 and 15.
     let mut fields = stat.split_whitespace().skip(11).map(|n| n.parse::<u64>().ok());
     let (user, system) = (fields.next()??, fields.next()??);
     let user_ns = match user + system {
@@ -170,26 +172,26 @@ pub fn taken_by(tid: i32) -> Option<ThreadUsage> {
     Some(ThreadUsage { user_ns, system_ns: cpu - user_ns, run_queue_wait_ns: wait })
 }
 
-/// Whether a thread of this process sleeps; false if it has ended.
+/// Whether a thread of this process sleeps; false if it has exited.
 pub fn sleeps(tid: i32) -> bool {
     stat_from_state(tid).is_some_and(|stat| stat.trim_start().starts_with('S'))
 }
 
-/// /proc's line from the field after the name on, which may hold anything.
+/// The /proc stat line after the name, which may contain any characters.
 fn stat_from_state(tid: i32) -> Option<String> {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
     Some(stat.rsplit_once(')')?.1.to_owned())
 }
 
-/// Time on a CPU and time waiting for one, ns.
+/// Time on a CPU, and time waiting for one, in ns.
 fn schedstat(of: &str) -> Option<[u64; 2]> {
     let stat = std::fs::read_to_string(format!("/proc/{of}/schedstat")).ok()?;
     let mut numbers = stat.split_whitespace().map(|n| n.parse().ok());
     Some([numbers.next()??, numbers.next()??])
 }
 
-/// The calling thread's number in /proc, which may be of a PID namespace further out; where /proc does not show the thread, the number
-/// that it knows itself.
+/// The calling thread's ID in /proc, which may belong to an outer PID namespace. If /proc does not show the thread, the
+/// ID in its own namespace.
 pub fn tid() -> i32 {
     let shown = std::fs::read_link("/proc/thread-self").ok();
     let number = shown.as_deref().and_then(|path| path.file_name()?.to_str()?.parse().ok());
@@ -211,10 +213,10 @@ mod tests {
 
     #[test]
     fn the_sum_is_the_exact_clocks_and_the_split_getrusages() {
-        // A tick brought 209 µs to getrusage's account within a span of 8 µs.
+        // A tick added 209 µs to getrusage's account within a span of 8 µs.
         assert_eq!(span(reading(1_000_000, 791_000, 0), reading(1_008_000, 1_000_000, 0)), (8_000, 0));
         assert_eq!(span(reading(1_000, 100, 100), reading(9_000, 400, 200)), (6_000, 2_000));
-        // No tick in the span: the split of the total time; none at all: user time.
+        // Without a tick in the span, the total time's split applies; without any tick, all is user time.
         assert_eq!(span(reading(1_000, 100, 300), reading(9_000, 100, 300)), (2_000, 6_000));
         assert_eq!(span(reading(1_000, 0, 0), reading(9_000, 0, 0)), (8_000, 0));
         let at_most = |usage: Usage, ns| (usage.within(ns).user_ns, usage.within(ns).system_ns);
@@ -225,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_running_threads_time_does_not_lag_behind_its_clock() {
-        // As in a load, on a separate thread: the spans sum to the thread's usage, though each is shorter than a tick.
+        // As in a load, on a separate thread: the spans add up to the thread's usage, although each is shorter than a
+        // tick.
         let spans = std::thread::spawn(|| {
             let first = before().unwrap();
             let sums: Vec<(u64, u64)> = (0..200)

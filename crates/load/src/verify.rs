@@ -1,8 +1,7 @@
-//! Blocks with their position and a checksum.
+//! Blocks that contain their position and a checksum.
 //!
-//! Every unit of 512 bytes is independent, so that a block of any multiple of it can be checked, and
-//! a file laid out with one block size can be read with another:
-//!
+//! Each unit of 512 bytes is independent, so that blocks of any multiple can be checked, and a file laid out with one
+//! block size can be read with another:
 //! ```text
 //! bytes 0..8    MAGIC
 //! bytes 8..16   offset of the unit in the target
@@ -10,30 +9,30 @@
 //! bytes 24..32  checksum over the three words above and the payload
 //! bytes 32..512 payload: SplitMix64 from the offset and the generation
 //! ```
-//! Words are little-endian. It detects data of a different position, torn, corrupted or never written. It does not
-//! detect an earlier complete write of the same position.
+//! Words are little-endian. This detects misplaced, torn, corrupt and never-written data, but not an earlier complete
+//! write to the same position.
 
 use iotrail_stats::random::SplitMix64;
 
-/// Bytes that are checked as one.
+/// Bytes per checked unit.
 pub const UNIT: usize = 512;
 const WORDS: usize = UNIT / 8;
 const HEADER: usize = 4;
 const MAGIC: u64 = u64::from_le_bytes(*b"iotrail\x01");
 
-/// A wrong unit.
+/// A corrupt unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Where in the target the unit was read from.
+    /// The target offset from which the unit was read.
     pub offset: u64,
     pub reason: Reason,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// No mark: never written by a verified load or a layout. Contains the words found.
+    /// No magic number: never written by a verified load or a layout. Contains the first words found.
     Unmarked(u64),
-    /// It belongs to this offset instead.
+    /// The unit belongs to this offset instead.
     Misplaced(u64),
     /// The first wrong word, `byte` bytes into the unit.
     Corrupt { byte: u16, expected: u64, found: u64 },
@@ -49,7 +48,7 @@ impl Mismatch {
         }
     }
 
-    /// The content found as text.
+    /// The actual content as text.
     pub fn found(&self) -> String {
         match self.reason {
             Reason::Unmarked(word) => bytes(word),
@@ -59,7 +58,7 @@ impl Mismatch {
     }
 }
 
-/// In the order of the file.
+/// In file order.
 fn bytes(word: u64) -> String {
     word.to_le_bytes().iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ")
 }
@@ -73,7 +72,7 @@ fn fold(sum: u64, word: u64) -> u64 {
     (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-/// Writes units into `block`, for `offset` of the target. A remainder shorter than a unit is not modified.
+/// Writes units to `block`, for `offset` in the target. A remainder shorter than a unit is not modified.
 pub fn fill(block: &mut [u8], offset: u64, generation: u64) {
     for (i, unit) in block.chunks_exact_mut(UNIT).enumerate() {
         let at = offset + (i * UNIT) as u64;
@@ -89,7 +88,7 @@ pub fn fill(block: &mut [u8], offset: u64, generation: u64) {
     }
 }
 
-/// Checks data read from `offset` of the target.
+/// Checks data read from `offset` in the target.
 pub fn check(block: &[u8], offset: u64) -> Result<(), Mismatch> {
     for (i, unit) in block.chunks_exact(UNIT).enumerate() {
         let at = offset + (i * UNIT) as u64;

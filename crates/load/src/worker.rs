@@ -1,4 +1,4 @@
-//! One job: a thread that submits, and reaps too unless another thread does (`apart.rs`).
+//! A job: a thread that submits, and also reaps unless another thread does (`apart.rs`).
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::spec::ReaperKind;
 use super::tally::{Slots, Tally};
 use super::{apart, cpus, usage};
 
-/// Runs job `job` on the calling thread. `fd` is its target.
+/// Runs job `job` on the calling thread. `fd`: its target.
 pub fn run(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOutcome> {
     let _at_gate = AtGate(&shared.gate);
     let outcome = open_and_drive(shared, job, fd);
@@ -51,12 +51,12 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
     spec.engine.open(&opening, Start { shared, job, buffers })
 }
 
-/// Random decisions of a job depend only on the load's seed.
+/// A job's random decisions depend only on the load's seed.
 fn seed_of(shared: &Shared, job: u32) -> u64 {
     u64::from(shared.seed) ^ u64::from(job + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A job about to drive its engine.
+/// A job that is about to start its engine.
 struct Start<'a, 'b> {
     shared: &'a Shared<'b>,
     job: u32,
@@ -77,7 +77,7 @@ impl Drive for Start<'_, '_> {
         let slots = Arc::new(Slots::new(spec.depth, spec.verify));
         let apart = spec.rw.is_sequential() || spec.verify;
         let region = match spec.rw {
-            // The job has its own file.
+            // The job has a file of its own.
             Rw::Append => Region { first: 0, blocks: shared.blocks / u64::from(spec.jobs) },
             _ => Region::of(job, spec.jobs, shared.blocks, apart),
         };
@@ -104,14 +104,14 @@ impl Drive for Start<'_, '_> {
             }
         };
         if in_flight > 0 {
-            // The engine failed and cannot determine when the kernel no longer uses the buffers.
+            // The failed engine does not know when the kernel stops using the buffers.
             self.buffers.leak();
         }
         outcome
     }
 }
 
-/// A job that submits and reaps on one thread.
+/// A job that submits and reaps on the same thread.
 struct Same<'a, 'b, S, R> {
     shared: &'a Shared<'b>,
     job: u32,
@@ -120,7 +120,7 @@ struct Same<'a, 'b, S, R> {
     feeder: Feeder,
     scratch: Option<Pages>,
     found: Vec<Completion>,
-    /// Queued and not reaped.
+    /// I/Os queued but not reaped.
     in_flight: u32,
 }
 
@@ -167,7 +167,8 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         self.submitter.syscalls().zip(self.reaper.syscalls()).map(|(s, r)| s + r + scratch + self.feeder.naps)
     }
 
-    /// One stage, from an empty ring to an empty ring: `tally` is its sum; returns its phases, its first and its last stamp.
+    /// Runs one stage, starting and ending with an empty ring. Adds to `tally`; returns the phases, and the first and
+    /// last timestamps.
     fn stage(&mut self, stage: Stage, tally: &mut Tally) -> Result<(Ticks, u64, u64)> {
         let (shared, spec, clock, job) = (self.shared, self.shared.spec, &self.shared.clock, self.job);
         let (wait, think_ns, syncs) = (spec.engine_wait(), spec.think_ns, spec.commit.is_of_batch());
@@ -265,7 +266,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         Ok((ticks, began, ended))
     }
 
-    /// Syncs the writes that were found; one that is not durable has failed.
+    /// Syncs the writes that were found; a write that cannot be made durable counts as failed.
     fn make_durable(&mut self, wait: Wait, ticks: &mut Ticks, now: &mut u64) -> Result<()> {
         let (shared, spec) = (self.shared, self.shared.spec);
         let mut synced = Vec::with_capacity(1);
@@ -299,7 +300,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
         Ok(())
     }
 
-    /// Number of completions to wait for, and the deadline. Waits only if nothing more can be submitted.
+    /// Number of completions to wait for, and the deadline. Only waits if nothing more can be submitted.
     #[inline]
     fn how_to_wait(&self, now: u64, ending: bool, wait: Wait) -> (u32, Option<Instant>) {
         let in_kernel = self.in_flight - self.submitter.pending();
@@ -315,7 +316,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
                 in_kernel.min(self.shared.spec.batch)
             }
             _ if ending || self.feeder.exhausted() || due.is_some() => 1,
-            // A closed loop waits for the slots of its next batch; when polling, it stamps each completion as it is found.
+            // A closed loop waits for its next batch's slots; when polling, it timestamps each completion when found.
             Wait::Block => self.feeder.missing().min(in_kernel),
             Wait::Peek => self.feeder.missing().min(1),
         };

@@ -116,7 +116,7 @@ fn of_variant(unchanged: &ReplayArm, arm: &ReplayArm) -> Option<String> {
             format!("no answer for the IOPS: {why}")
         }
     };
-    // Names the base if it is not the unchanged replay.
+    // Calls are compared with the unchanged replay, so only if that is the base.
     let (a, b) = (unchanged.counts.calls_per_io, arm.counts.calls_per_io);
     let calls = a.zip(b).filter(|(a, b)| per_io(*a) != per_io(*b) && iops.a == unchanged.name);
     let calls = calls.map(|(a, b)| format!("{} instead of {} system calls per I/O, ", per_io(b), per_io(a)));

@@ -1,26 +1,27 @@
-//! I/O interfaces with one contract: one file (or directory) each.
+//! I/O interfaces behind a common contract: one file (or directory) each.
 //!
-//! An engine's file has `ENGINE`, its properties ([`Engine`]), and `open`, which takes an [`Opening`] and returns both halves
-//! ([`Opened`]). `registry` has one line for each. All other code reads properties of an engine from its `ENGINE`.
+//! An engine's file has `ENGINE`, its properties ([`Engine`]), and `open`, which takes an [`Opening`] and returns both
+//! halves ([`Opened`]). `registry` has one line per engine. All other code reads an engine's properties from its
+//! `ENGINE`.
 //!
-//! An engine is opened once per job and has two halves, so that the reaping half can move to another thread:
+//! An engine is opened once per job. It has two halves, so that the reaping half can run on a separate thread:
 //!
 //! | hook | half | required | called by | how often |
 //! |---|---|---|---|---|
 //! | [`Submitter::start`] | submitting | no | the submitting thread | once, before the first `queue` |
 //! | [`Submitter::queue`] | submitting | yes | the submitting thread | once per I/O |
-//! | [`Submitter::sync`] | submitting | no | the submitting thread | once per batch of a load that commits so |
+//! | [`Submitter::sync`] | submitting | no | the submitting thread | once per batch, if the load commits by batch |
 //! | [`Submitter::submit`] | submitting | no | the submitting thread | once per batch; again while `pending` is not 0 |
 //! | [`Reaper::start`] | reaping | no | the reaping thread | once, before the first `poll` |
 //! | [`Reaper::poll`] | reaping | yes | the reaping thread | until every queued I/O was returned |
 //! | [`Reaper::clear`] | reaping | no | the reaping thread | once after each `poll` that returned completions |
 //!
-//! The submitting thread calls `open` itself: a ring with SINGLE_ISSUER belongs to the thread that set it up.
-//! After `queue` an I/O is *completed*, *queued* or *busy* ([`Queued`]).
+//! The submitting thread calls `open` itself, because a ring with SINGLE_ISSUER belongs to the thread that set it up.
+//! After `queue`, an I/O is *completed*, *queued* or *busy* ([`Queued`]).
 //!
-//! **Memory.** The load owns the buffers ([`Memory`]) and keeps them mapped until every I/O was reaped; if it cannot
-//! reap (an engine failed) it leaks them. Slot `s` has bytes `s * stride .. s * stride + block_bytes`; from
-//! `queue` until `poll` returns its completion the kernel owns them.
+//! **Memory.** The load owns the buffers ([`Memory`]) and keeps them mapped until every I/O is reaped; if it cannot
+//! reap (because an engine failed), it leaks them. Slot `s` has the bytes `s * stride .. s * stride + block_bytes`; the
+//! kernel owns them from `queue` until `poll` returns the completion.
 
 pub mod capabilities;
 pub mod io_uring;
@@ -52,32 +53,32 @@ pub enum Op {
     Nop,
 }
 
-/// One I/O: `op` on the target's block at `offset`, with the buffer of `slot`.
+/// An I/O: `op` on the target's block at `offset`, with the buffer of `slot`.
 #[derive(Debug, Clone, Copy)]
 pub struct Io {
     pub op: Op,
-    /// Below the depth; not in use by another I/O in flight.
+    /// Below the depth; not used by any other I/O in flight.
     pub slot: u32,
-    /// Bytes from the start of the target.
+    /// Byte offset in the target.
     pub offset: u64,
 }
 
 /// State of an I/O after [`Submitter::queue`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queued {
-    /// It is done; the result as in [`Completion::result`]. `poll` will not hand it out.
+    /// The I/O is complete, with a result as in [`Completion::result`]. `poll` does not return it.
     Completed(i32),
-    /// It will be handed over by `submit` and handed out by `poll`.
+    /// `submit` will pass the I/O to the kernel, and `poll` will return it.
     Queued,
-    /// The queue is full: `submit` and `poll` first, then queue it again.
+    /// The queue is full: call `submit` and `poll`, then queue the I/O again.
     Busy,
 }
 
-/// The end of one I/O.
+/// The completion of an I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
     pub slot: u32,
-    /// Bytes moved, or negated an errno or a drive's status ([`nvme::status`]).
+    /// Bytes transferred, or a negated errno or drive status ([`nvme::status`]).
     pub result: i32,
 }
 
@@ -86,65 +87,65 @@ pub struct Completion {
 pub enum Wait {
     /// In the kernel.
     Block,
-    /// By looking from user mode, with no system call but those that the interface demands.
+    /// In user mode, with no system calls except those that the interface requires.
     Peek,
 }
 
-/// The submitting half. All hooks are called by one thread.
+/// The submitting half. All hooks are called on the same thread.
 pub trait Submitter: Send {
-    /// Setup of the calling thread (a registered ring descriptor, for example).
+    /// Per-thread setup, for example of a registered ring descriptor.
     fn start(&mut self) -> io::Result<()> {
         Ok(())
     }
 
     fn queue(&mut self, io: &Io) -> Queued;
 
-    /// Makes all reaped writes durable; with `data_only` as fdatasync(2) does. Called with nothing in flight. `Queued`: `poll`
-    /// returns one completion for it, of no slot.
+    /// Makes all reaped writes durable; with `data_only` like fdatasync(2). Called with nothing in flight. If it
+    /// returns `Queued`, `poll` returns one completion for it, without a slot.
     fn sync(&mut self, _data_only: bool) -> Queued {
         Queued::Completed(-libc::EOPNOTSUPP)
     }
 
-    /// Submits the queued I/Os. An `Err` is final: the interface is broken. I/Os that the kernel cannot accept at present
-    /// stay queued and count in `pending`.
+    /// Submits the queued I/Os. An `Err` is final: the interface is broken. I/Os that the kernel cannot accept yet stay
+    /// queued and count in `pending`.
     fn submit(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// I/Os queued and not taken by the kernel yet.
+    /// I/Os queued but not yet accepted by the kernel.
     fn pending(&self) -> u32 {
         0
     }
 
-    /// System calls of this half so far; `None` if another library makes them.
+    /// System calls of this half so far; `None` if a library makes them.
     fn syscalls(&self) -> Option<u64>;
 
-    /// Of these, the calls that woke a kernel thread which submits for this half; `None`: no such thread.
+    /// Those of the system calls that woke the kernel thread which submits for this half; `None` without such a thread.
     fn wakeups(&self) -> Option<u64> {
         None
     }
 }
 
-/// The reaping half. All hooks are called by one thread, the submitting one or another.
+/// The reaping half. All hooks are called on one thread, which may be the submitting thread.
 pub trait Reaper: Send {
-    /// Setup of the calling thread.
+    /// Per-thread setup.
     fn start(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Appends completions to `out`, never beyond its capacity, and returns once at least `min` were appended, or
-    /// `deadline` has passed, or (blocking) a signal arrived. With `min` 0 it takes the available completions without waiting
+    /// Appends completions to `out`, never beyond its capacity. Returns once at least `min` were appended, `deadline`
+    /// has passed, or (if blocking) a signal arrived. With `min` 0 it takes the available completions without waiting
     /// and without a system call. The caller guarantees that at least `min` I/Os are in flight.
     fn poll(&mut self, min: u32, wait: Wait, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()>;
 
-    /// Gives the ring slots of the completions handed out back to the kernel.
+    /// Returns the ring slots of completions that `poll` returned to the kernel.
     fn clear(&mut self) {}
 
-    /// System calls of this half so far; `None` if another library makes them.
+    /// System calls of this half so far; `None` if a library makes them.
     fn syscalls(&self) -> Option<u64>;
 }
 
-/// The buffers of one job, one per slot.
+/// A job's buffers, one per slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
     pub base: NonNull<u8>,
@@ -156,7 +157,7 @@ pub struct Memory {
     pub slots: u32,
 }
 
-// SAFETY: an address and sizes; who may touch the bytes, and when, is the contract's (module doc).
+// SAFETY: an address and sizes; the contract in the module documentation defines who may access the bytes, and when.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -174,34 +175,34 @@ impl Memory {
 #[derive(Debug, Clone, Copy)]
 pub struct Job {
     pub memory: Memory,
-    /// The target, open for as long as the halves live; `None` for an engine or operation without one.
+    /// The target, which stays open as long as the halves exist; `None` for an engine or operation without a target.
     pub fd: Option<RawFd>,
     /// I/Os per submission.
     pub batch: u32,
-    /// Method to make a write durable.
+    /// How writes are made durable.
     pub commit: Commit,
 }
 
-/// How a target that is not reached through files is reached.
+/// How a target without files is accessed.
 pub enum Passage {
-    /// Commands through the kernel.
+    /// Commands are passed through the kernel.
     Generic(Namespace),
-    /// Without it.
+    /// Commands bypass the kernel.
     Own(Arc<Controller>),
 }
 
-/// Parameters of opening an engine.
+/// Parameters for opening an engine.
 pub struct Opening<'a> {
     pub engine: &'static Engine,
     pub job: Job,
-    /// Configuration of the ring; other engines have none.
+    /// The ring's configuration; ignored by engines without a ring.
     pub ring: &'a io_uring::Config,
     /// For a target without files.
     pub passage: Option<&'a Passage>,
 }
 
 impl Opening<'_> {
-    /// The target's descriptor, for an engine that cannot do without.
+    /// The target's descriptor, for an engine that requires one.
     pub fn target(&self) -> Result<RawFd> {
         self.job.fd.ok_or_else(|| self.no_target())
     }
@@ -215,9 +216,9 @@ impl Opening<'_> {
 pub struct Opened<S, R> {
     pub submitter: S,
     pub reaper: R,
-    /// Names of the setup flags that the kernel's answer holds.
+    /// Names of the setup flags that the kernel returned.
     pub granted: Vec<String>,
-    /// Thread ID of the SQPOLL thread; `None` without one, or if not known.
+    /// Thread ID of the SQPOLL thread; `None` if there is none or it is unknown.
     pub sq_tid: Option<i32>,
 }
 
@@ -228,19 +229,19 @@ impl<S, R> Opened<S, R> {
     }
 }
 
-/// The user of an open engine. Compiled per engine, so that I/Os do not need an indirect call.
+/// Uses an open engine. Compiled for each engine, so that I/Os need no indirect calls.
 pub trait Drive {
     type Outcome;
 
     fn drive<S: Submitter, R: Reaper>(self, opened: Opened<S, R>) -> Result<Self::Outcome>;
 }
 
-/// The errno of the last call of libc, as an error.
+/// errno after the last libc call, as an error.
 pub fn last_error() -> io::Error {
     io::Error::last_os_error()
 }
 
-/// The time left until `deadline` as the kernel takes it; zero if it has passed.
+/// Time left until `deadline` as a timespec; zero if the deadline has passed.
 pub(crate) fn time_left(deadline: Instant) -> libc::timespec {
     let left = deadline.saturating_duration_since(Instant::now());
     libc::timespec { tv_sec: left.as_secs() as libc::time_t, tv_nsec: left.subsec_nanos().into() }

@@ -1,7 +1,7 @@
-//! glibc's POSIX AIO: a pool of user-space threads that call pread and pwrite. Requests for one descriptor are
-//! processed sequentially (glibc's rule), so a job has at most one at the device.
+//! glibc's POSIX AIO: a user-space thread pool that calls pread and pwrite. glibc processes requests for the same
+//! descriptor sequentially, so a job has at most one request at the device.
 //!
-//! Several threads of glibc make its system calls; they cannot be counted here.
+//! glibc's threads make its system calls, which cannot be counted here.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -31,14 +31,15 @@ pub static ENGINE: Engine = Engine {
     remedy: no_other_remedy,
 };
 
-/// One control block per slot. From `submit` until its result was taken, a block belongs to glibc; otherwise to the
-/// half that holds the slot: the submitting one before `busy` is set, the reaping one from then until it clears it.
+/// One control block per slot. glibc owns a block from `submit` until its result is taken. At all other times the half
+/// that holds the slot owns it: the submitting half until it sets `busy`, the reaping half from then until it clears
+/// `busy`.
 struct Blocks {
     blocks: Box<[UnsafeCell<libc::aiocb>]>,
     busy: Box<[AtomicBool]>,
 }
 
-// SAFETY: who may touch a block is fixed by `busy` (above), which is set and cleared with release order.
+// SAFETY: `busy` determines which half may access a block (see above); it is set and cleared with release ordering.
 unsafe impl Send for Blocks {}
 // SAFETY: as above.
 unsafe impl Sync for Blocks {}
@@ -67,12 +68,12 @@ pub struct Submit {
     blocks: Arc<Blocks>,
     fd: RawFd,
     memory: Memory,
-    /// Blocks queued, and their slots.
+    /// Queued blocks, and their slots.
     queued: Vec<*mut libc::aiocb>,
     slots: Vec<u32>,
 }
 
-// SAFETY: the addresses point into the shared blocks; `Blocks` explains their ownership.
+// SAFETY: the addresses point into the shared blocks, whose ownership is documented at `Blocks`.
 unsafe impl Send for Submit {}
 
 impl Submitter for Submit {
@@ -83,7 +84,7 @@ impl Submitter for Submit {
             Op::Nop => return Queued::Completed(-libc::EOPNOTSUPP),
         };
         let block = self.blocks.blocks[io.slot as usize].get();
-        // SAFETY: the slot is free, so the block is ours: neither glibc nor the other half touches it.
+        // SAFETY: the slot is free, so this half owns the block: neither glibc nor the other half accesses it.
         unsafe {
             block.write(std::mem::zeroed());
             (*block).aio_fildes = self.fd;
@@ -102,7 +103,8 @@ impl Submitter for Submit {
         if self.queued.is_empty() {
             return Ok(());
         }
-        // SAFETY: live blocks with live buffers, which stay until their results are taken; no notification is requested.
+        // SAFETY: live blocks with live buffers, which stay until their results are taken; no notification is
+        // requested.
         let done = unsafe {
             match self.queued[..] {
                 [block] if (*block).aio_lio_opcode == libc::LIO_READ => libc::aio_read(block),
@@ -116,7 +118,8 @@ impl Submitter for Submit {
             }
         };
         if done != 0 {
-            // It is unknown which requests were accepted; aio_error of each reports it, except after EAGAIN for a single one.
+            // Which requests were accepted is unknown; aio_error reports it for each, except after EAGAIN for a single
+            // request.
             let e = last_error();
             if self.queued.len() == 1 || !matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EIO | libc::EINTR)) {
                 if e.raw_os_error() == Some(libc::EAGAIN) {
@@ -145,7 +148,7 @@ impl Submitter for Submit {
 /// The reaping half.
 pub struct Reap {
     blocks: Arc<Blocks>,
-    /// Blocks that the last poll found unfinished, for aio_suspend.
+    /// Blocks that the last poll found incomplete, for aio_suspend.
     waiting: Vec<*const libc::aiocb>,
 }
 
@@ -153,7 +156,7 @@ pub struct Reap {
 unsafe impl Send for Reap {}
 
 impl Reap {
-    /// Takes all that are finished; the rest is `waiting`.
+    /// Takes all complete requests; the rest are stored in `waiting`.
     fn look(&mut self, out: &mut Vec<Completion>) -> u32 {
         self.waiting.clear();
         let mut found = 0;
@@ -162,13 +165,13 @@ impl Reap {
                 continue;
             }
             let block = self.blocks.blocks[slot].get();
-            // SAFETY: submitted and not taken, so glibc knows the block.
+            // SAFETY: the request was submitted and not taken, so glibc knows the block.
             let errno = unsafe { libc::aio_error(block) };
             if errno == libc::EINPROGRESS {
                 self.waiting.push(block);
                 continue;
             }
-            // SAFETY: finished, and its result is taken once.
+            // SAFETY: the request is complete, and its result is taken once.
             let moved = unsafe { libc::aio_return(block) };
             busy.store(false, Ordering::Release);
             let result = if errno == 0 { moved as i32 } else { -errno };
@@ -188,7 +191,7 @@ impl Reaper for Reap {
                 Wait::Block => {
                     let timeout = deadline.map(time_left);
                     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-                    // SAFETY: live blocks, in glibc's hands or finished; a null or live timeout.
+                    // SAFETY: live blocks, owned by glibc or complete; a null or live timeout.
                     let done =
                         unsafe { libc::aio_suspend(self.waiting.as_ptr(), self.waiting.len() as libc::c_int, timeout) };
                     if done != 0 {

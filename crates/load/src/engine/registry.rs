@@ -1,4 +1,4 @@
-//! The engines there are: one line each.
+//! The available engines, one per line.
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -10,14 +10,14 @@ use iotrail_base::error::Result;
 
 macro_rules! engines {
     ($($kind:ident => $($module:ident)::+,)+) => {
-        /// The I/O interface. [`EngineKind::engine`] has its properties.
+        /// An I/O interface. [`EngineKind::engine`] has its properties.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum EngineKind {
             $($kind),+
         }
 
         impl EngineKind {
-            /// In the order in which help and `check` name them.
+            /// In the order of help and `check`.
             pub const ALL: &'static [EngineKind] = &[$(EngineKind::$kind),+];
             const NAMES: &'static [&'static str] = &[$(super::$($module)::+::ENGINE.name),+];
 
@@ -27,7 +27,7 @@ macro_rules! engines {
                 }
             }
 
-            /// Opens it for one job and hands its halves to `drive`, which is compiled for each engine.
+            /// Opens the engine for a job and passes its halves to `drive`, which is compiled for each engine.
             pub fn open<D: Drive>(self, at: &Opening, drive: D) -> Result<D::Outcome> {
                 match self {
                     $(EngineKind::$kind => drive.drive(super::$($module)::+::open(at)?),)+
@@ -52,7 +52,7 @@ impl EngineKind {
         Self::ALL.iter().copied().find(|kind| kind.engine().name == name)
     }
 
-    /// By fio's name.
+    /// Looks up an engine by fio's name.
     pub fn of_fio(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.engine().fio.contains(&name))
     }
@@ -73,7 +73,7 @@ impl ValueEnum for EngineKind {
     }
 }
 
-/// By name, with the words of a derived implementation when it is wrong.
+/// By name, with the error messages of a derived implementation.
 impl<'de> Deserialize<'de> for EngineKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         deserializer.deserialize_enum("EngineKind", Self::NAMES, Named)

@@ -1,4 +1,4 @@
-//! pread and pwrite: one I/O at a time, complete when `queue` returns.
+//! pread and pwrite: a single I/O at a time, complete when `queue` returns.
 
 use std::os::fd::RawFd;
 
@@ -40,7 +40,7 @@ impl Submitter for Sync {
         let (buffer, bytes) = (self.memory.address(io.slot).cast(), self.memory.block_bytes as usize);
         loop {
             self.syscalls += 1;
-            // SAFETY: the slot's buffer has `block_bytes` bytes and is ours until this call returns.
+            // SAFETY: the slot's buffer has `block_bytes` bytes, and is owned here until this call returns.
             let done = unsafe {
                 match io.op {
                     Op::Read => libc::pread(self.fd, buffer, bytes, io.offset as libc::off_t),
@@ -55,7 +55,7 @@ impl Submitter for Sync {
             if done >= 0 {
                 return Queued::Completed(done as i32);
             }
-            // errno is always set after -1; EIO is used for a libc that does not.
+            // After -1, errno is always set; EIO is a fallback for a libc that does not set it.
             match last_error().raw_os_error().unwrap_or(libc::EIO) {
                 libc::EINTR => continue,
                 errno => return Queued::Completed(-errno),
@@ -65,7 +65,7 @@ impl Submitter for Sync {
 
     fn sync(&mut self, data_only: bool) -> Queued {
         self.syscalls += 1;
-        // SAFETY: they take a descriptor and no memory.
+        // SAFETY: these calls take a descriptor and no memory.
         let done = unsafe { if data_only { libc::fdatasync(self.fd) } else { libc::fsync(self.fd) } };
         Queued::Completed(if done == 0 { 0 } else { -last_error().raw_os_error().unwrap_or(libc::EIO) })
     }

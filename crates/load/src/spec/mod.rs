@@ -1,4 +1,4 @@
-//! The validated plan of a load. Nothing after this parses or guesses a default.
+//! A load's validated plan. No later code parses options or chooses defaults.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -24,16 +24,16 @@ use iotrail_schema::measurement::Warning;
 /// Default duration of the measured stage.
 const RUNTIME: Duration = Duration::from_secs(5);
 
-/// Who reaps.
+/// Which thread reaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReaperKind {
     /// The submitting thread.
     Same,
-    /// A thread of its own, on that CPU; `None`: where the scheduler puts it.
+    /// A separate thread on this CPU; `None` to let the scheduler choose.
     Thread { cpu: Option<u32> },
 }
 
-/// When the measured part ends.
+/// When the measured stage ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     After(Duration),
@@ -42,7 +42,7 @@ pub enum End {
 }
 
 impl End {
-    /// By `--count`, by `--runtime`, or by default after [`RUNTIME`].
+    /// By `--count`, by `--runtime`, or after [`RUNTIME`] by default.
     pub fn of(count: Option<u64>, runtime: Option<Span>) -> Result<Self> {
         match (count, runtime) {
             (Some(_), Some(_)) => Err(Error::input("--count and --runtime are both specified", "end by one of them")),
@@ -71,11 +71,11 @@ impl End {
     }
 }
 
-/// A load, resolved: every combination can run, as far as known without touching the target.
+/// A resolved load: every accepted combination can run, as far as known without accessing the target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadSpec {
     pub engine: EngineKind,
-    /// Configuration of the ring; other engines have none.
+    /// The ring's configuration; ignored by engines without a ring.
     pub ring: engine::io_uring::Config,
     pub rw: Rw,
     pub commit: Commit,
@@ -84,25 +84,25 @@ pub struct LoadSpec {
     pub batch: u32,
     pub jobs: u32,
     pub cpus_requested: Option<String>,
-    /// The CPU of each job; empty: not pinned.
+    /// Each job's CPU; empty if not pinned.
     pub cpus: Vec<u32>,
     pub wait: Wait,
     pub reaper: ReaperKind,
     pub think_ns: u64,
     pub scratch: Scratch,
-    /// Computing processes on each of `neighbour_cpus`.
+    /// Compute-bound processes on each of `neighbour_cpus`.
     pub neighbours: u32,
-    /// The load's CPUs, each once: those of the jobs, or all online ones where the jobs are not pinned.
+    /// The load's CPUs without duplicates: those of the jobs, or all online CPUs if jobs are not pinned.
     pub neighbour_cpus: Vec<u32>,
     pub file: Option<PathBuf>,
     pub size: Option<u64>,
     pub direct: bool,
     pub end: End,
     pub warmup: Duration,
-    /// I/Os per second over all jobs; `None`: closed loop.
+    /// I/Os per second over all jobs; `None` for a closed loop.
     pub rate: Option<f64>,
     pub verify: bool,
-    /// Seed of the pattern; `None`: random at the start of the load.
+    /// Seed of the pattern; `None` for a random one at the load's start.
     pub seed: Option<u32>,
     pub allow_write: bool,
     pub trace: Trace,
@@ -116,7 +116,7 @@ impl LoadSpec {
         self.rw.writes()
     }
 
-    /// How the engine is to wait.
+    /// How the engine should wait.
     pub fn engine_wait(&self) -> engine::Wait {
         match self.wait {
             Wait::Block => engine::Wait::Block,

@@ -1,10 +1,10 @@
-//! The plan as a measurement records it.
+//! The plan in the form that a measurement records.
 
 use super::{LoadSpec, ReaperKind};
 use iotrail_schema::measurement::{LoadRecord, Ring};
 
 impl LoadSpec {
-    /// `granted` are the ring flags that the kernel's answer held.
+    /// `granted`: the ring flags that the kernel returned.
     pub fn record(&self, granted: &[String]) -> LoadRecord {
         let ring = &self.ring;
         let registered =

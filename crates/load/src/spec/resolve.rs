@@ -1,4 +1,4 @@
-//! Options → the plan: checks the options, and sets defaults.
+//! Turns options into the plan: validates them, and sets defaults.
 
 use super::{End, LoadSpec, ReaperKind, ring};
 use crate::engine::io_uring::Config;
@@ -8,16 +8,16 @@ use crate::{cpus, verify};
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::measurement::{Target, Warning};
 
-/// The kernel's limit of submission entries (IORING_MAX_ENTRIES).
+/// The kernel's maximum number of submission entries (IORING_MAX_ENTRIES).
 const DEPTH_MAX: u32 = 32768;
-/// A thread that computes does not check for a stop: this limits the delay.
+/// A computing thread does not check for a stop, so this limits the delay.
 const THINK_MAX_NS: u64 = 1_000_000_000;
 
 impl LoadSpec {
-    /// Checks the options and sets defaults. `target`: facts of the target (its interrupts decide
-    /// `--cpus irq`); `online_cpus`: this machine's. Does not access files.
+    /// Validates the options and sets defaults. `target`: facts about the target, whose interrupts determine `--cpus
+    /// irq`. `online_cpus`: this machine's CPUs. Does not access files.
     ///
-    /// Errors: a combination that cannot run (input), a missing CPU (input), `irq` without known interrupts (machine).
+    /// Usage errors: a combination that cannot run, a missing CPU. Machine error: `irq` without known interrupts.
     pub fn resolve(options: &LoadOptions, target: Option<&Target>, online_cpus: &[u32]) -> Result<LoadSpec> {
         let o = options;
         let mut warnings = Vec::new();
@@ -135,7 +135,7 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
         ));
     }
     if o.commit.is_of_batch() {
-        // The next batch is submitted when this one is durable.
+        // The next batch is submitted once this one is durable.
         if o.depth != o.batch {
             warnings.push(Warning::new(
                 "commit_depth",
@@ -159,7 +159,7 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
     Ok((o.depth, o.batch))
 }
 
-/// Options that are impossible for targets without files.
+/// Rejects options that are impossible for targets without files.
 fn passage(o: &LoadOptions, setup: &Setup, target: Option<&Target>) -> Result<()> {
     let engine = o.engine.engine();
     if engine.target.is_past_files() && o.buffered {
@@ -168,7 +168,7 @@ fn passage(o: &LoadOptions, setup: &Setup, target: Option<&Target>) -> Result<()
             "leave it away",
         ));
     }
-    // The kernel takes it, and completes by interrupts.
+    // The kernel accepts it, but completes by interrupts.
     if engine.ring.is_some_and(|ring| ring.iopoll_may_be_ignored)
         && setup.has(Flag::Iopoll)
         && let Some(drive) = target.filter(|t| t.poll_queues == Some(0))
@@ -181,7 +181,7 @@ fn passage(o: &LoadOptions, setup: &Setup, target: Option<&Target>) -> Result<()
     Ok(())
 }
 
-/// An engine that cannot sleep looks.
+/// An engine that cannot sleep polls.
 fn wait(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Wait {
     if !o.engine.engine().sleeps && o.wait == Wait::Block {
         warnings.push(Warning::new(
@@ -237,7 +237,7 @@ fn neighbours(text: &str) -> Result<u32> {
     }
 }
 
-/// Only writes are made durable, and each engine has its own methods.
+/// Only writes are made durable, and the available methods depend on the engine.
 fn commit(o: &LoadOptions) -> Result<Commit> {
     let has = match o.commit {
         Commit::None => return Ok(Commit::None),

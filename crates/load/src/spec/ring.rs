@@ -1,4 +1,4 @@
-//! The options that are io_uring's: setup flags, the SQPOLL thread, registration.
+//! io_uring-specific options: setup flags, the SQPOLL thread, registration.
 
 use crate::engine::capabilities::Nop;
 use crate::engine::io_uring::flags::{self, Flag, Setup};
@@ -84,7 +84,7 @@ pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
     Ok(setup)
 }
 
-/// The words of a comma list.
+/// The words of a comma-separated list.
 fn listed(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|w| !w.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Commands and their completions, in the format of the queues.
+//! Commands and completions in the queues' format.
 
 use super::status::Status;
 
@@ -7,7 +7,7 @@ use super::status::Status;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Command {
     pub opcode: u8,
-    /// Fused operation, and how data is pointed to; 0: by PRPs.
+    /// Fused operation and type of data pointer; 0 for PRPs.
     pub flags: u8,
     pub id: u16,
     pub nsid: u32,
@@ -33,7 +33,7 @@ pub struct Completed {
     pub sq_head: u16,
     pub sq_id: u16,
     pub id: u16,
-    /// Phase tag in bit 0, the status field above it.
+    /// Phase tag in bit 0, status field above.
     pub status: u16,
 }
 
@@ -45,7 +45,7 @@ impl Completed {
         self.status & 1 != 0
     }
 
-    /// `None`: success.
+    /// `None` on success.
     pub fn failed(&self) -> Option<Status> {
         Status::of_field(self.status >> 1)
     }
@@ -68,7 +68,7 @@ pub mod io {
     pub const READ: u8 = 0x02;
 }
 
-/// Position and length of a read or write in whole blocks: command words 10 to 12.
+/// Position and length of a read or write in blocks: command words 10 to 12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     pub cdw10: u32,
@@ -77,7 +77,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// `offset` and `bytes` in bytes, multiples of the namespace's blocks of 2^`block_shift` bytes; at most 65536 blocks.
+    /// `offset` and `bytes` are multiples of the namespace's block size, 2^`block_shift` bytes; at most 65,536 blocks.
     #[inline]
     pub fn new(offset: u64, bytes: u32, block_shift: u32) -> Self {
         let first = offset >> block_shift;

@@ -1,9 +1,9 @@
-//! The data of a drive's Identify pages.
+//! Parses a drive's Identify pages.
 
-/// Bytes of a page.
+/// Page size in bytes.
 pub const PAGE: usize = 4096;
 
-/// The kind of a page: CNS of Identify.
+/// Kind of page: CNS of Identify.
 pub const NAMESPACE: u32 = 0;
 pub const CONTROLLER: u32 = 1;
 pub const NAMESPACES: u32 = 2;
@@ -21,17 +21,17 @@ fn u64_at(page: &[u8; PAGE], at: usize) -> u64 {
 pub struct Namespace {
     pub id: u32,
     pub blocks: u64,
-    /// Bytes of a block, as a power of two.
+    /// log2 of the block size in bytes.
     pub block_shift: u32,
-    /// Bytes of metadata with each block.
+    /// Metadata bytes per block.
     pub metadata_bytes: u16,
 }
 
 impl Namespace {
-    /// `None`: there is no namespace with that number, or its page is unusable.
+    /// `None` if no namespace has this number, or if its page is unusable.
     pub fn parse(id: u32, page: &[u8; PAGE]) -> Option<Self> {
         let blocks = u64_at(page, 0);
-        // FLBAS: bits 3:0 and 6:5 are the index of the format in use.
+        // FLBAS: bits 3:0 and 6:5 are the index of the current format.
         let flbas = usize::from(page[26]);
         let format = u32_at(page, 128 + 4 * ((flbas & 0xf) | (flbas >> 5 & 3) << 4));
         let block_shift = format >> 16 & 0xff;
@@ -51,9 +51,9 @@ impl Namespace {
 /// A controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
-    /// Most data of one command, in pages of the least size that the controller takes, as a power of two; 0: no limit.
+    /// log2 of the maximum data per command, in pages of the controller's minimum size; 0 for no limit.
     pub mdts: u8,
-    /// Written data may be lost with the power until it is flushed.
+    /// Written data may be lost on power failure until it is flushed.
     pub volatile_cache: bool,
 }
 
@@ -62,24 +62,24 @@ impl Controller {
         Self { mdts: page[77], volatile_cache: page[525] & 1 != 0 }
     }
 
-    /// Most bytes of one command; `least_page_shift`: CAP.MPSMIN + 12. `None`: no limit.
+    /// Maximum bytes per command; `least_page_shift`: CAP.MPSMIN + 12. `None` for no limit.
     pub fn transfer_bytes(&self, least_page_shift: u32) -> Option<u64> {
         (self.mdts > 0).then(|| 1u64.checked_shl(u32::from(self.mdts) + least_page_shift).unwrap_or(u64::MAX))
     }
 
-    /// Whether the controller takes and makes queue entries of the sizes that are used here (2^6 and 2^4 bytes).
+    /// Whether the controller supports the queue entry sizes used here (2^6 and 2^4 bytes).
     pub fn entries_fit(page: &[u8; PAGE]) -> bool {
         let holds = |sizes: u8, size: u8| (sizes & 0xf) <= size && sizes >> 4 >= size;
         holds(page[512], 6) && holds(page[513], 4)
     }
 }
 
-/// The numbers of the active namespaces, lowest first.
+/// Numbers of active namespaces, in ascending order.
 pub fn namespaces(page: &[u8; PAGE]) -> Vec<u32> {
     (0..PAGE / 4).map(|i| u32_at(page, i * 4)).take_while(|id| *id != 0).collect()
 }
 
-/// Queues of the answer to Set Features, Number of Queues: (submission, completion).
+/// Queues granted by Set Features, Number of Queues: (submission, completion).
 pub fn queues_granted(result: u32) -> (u32, u32) {
     ((result & 0xffff) + 1, (result >> 16) + 1)
 }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!((ns.block_bytes(), ns.bytes(), ns.metadata_bytes), (512, 1 << 20, 0));
         let ns = Namespace::parse(1, &namespace_page(10, 1, &[(0, 9 << 16), (1, 12 << 16 | 8)])).unwrap();
         assert_eq!((ns.block_bytes(), ns.metadata_bytes), (4096, 8));
-        // The 18th format: its index does not fit into four bits.
+        // The 18th format, whose index does not fit into four bits.
         let ns = Namespace::parse(3, &namespace_page(10, 1 | 1 << 5, &[(17, 12 << 16)])).unwrap();
         assert_eq!((ns.id, ns.block_bytes()), (3, 4096));
     }

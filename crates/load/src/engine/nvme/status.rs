@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// The status of a completion (NVM Express Base Specification, "Status Field"), in the kernel's format:
-/// the bits above the phase tag, without *do not retry* and *more*.
+/// The status of a completion (NVM Express Base Specification, "Status Field"), in the kernel's format: the bits above
+/// the phase tag, without *do not retry* and *more*.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Status(u16);
 
-/// Results of an I/O below this, negated, are NVMe statuses; errnos are below 4096.
+/// Negated results from here on are NVMe statuses; errnos are below 4096.
 const BASE: i32 = 0x1_0000;
 
 const CODE_AND_TYPE: u16 = 0x7ff;
 
 impl Status {
-    /// From the 15 bits above the phase tag. `None`: success.
+    /// Parses the 15 bits above the phase tag. `None` on success.
     pub fn of_field(field: u16) -> Option<Self> {
         Some(Self(field & CODE_AND_TYPE)).filter(|s| s.0 != 0)
     }
@@ -26,18 +26,18 @@ impl Status {
         self.0 as u8
     }
 
-    /// As the result of an I/O ([`Completion::result`](crate::engine::Completion::result)).
+    /// The status as an I/O result ([`Completion::result`](crate::engine::Completion::result)).
     pub fn result(self) -> i32 {
         -(BASE + i32::from(self.0))
     }
 
-    /// The status of a negated result; `None`: it is an errno.
+    /// The status of a negated result; `None` if the result is an errno.
     pub fn of_negated(result: i32) -> Option<Self> {
         let field = u16::try_from(result.checked_sub(BASE)?).ok()?;
         Self::of_field(field)
     }
 
-    /// As the specification calls it; `None`: it is the vendor's, or newer than this program.
+    /// The specification's name; `None` for vendor-specific statuses, or those newer than this program.
     pub fn name(self) -> Option<&'static str> {
         let known = NAMES.iter().find(|(field, _)| *field == self.0);
         known.map(|(_, name)| *name)

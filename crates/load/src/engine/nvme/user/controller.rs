@@ -1,4 +1,4 @@
-//! The controller: reset, enable, identify, create queues; always disabled at the end.
+//! The controller: reset, enable, identify, queue creation; always disabled at the end.
 
 use std::fmt;
 use std::io;
@@ -20,15 +20,15 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::plain::say;
 use iotrail_host::pci::Address;
 
-/// Entries of each admin queue.
+/// Entries per admin queue.
 const ADMIN_ENTRIES: u32 = 32;
-/// Longest wait for an admin command, and for a flush: the timeout of the kernel's driver.
+/// Maximum wait for an admin command or a flush, like the kernel driver's timeout.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Longest wait for a drive to save its data before it is disabled.
+/// Maximum wait for a drive to save its data before it is disabled.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 const NUMBER_OF_QUEUES: u32 = 0x07;
 
-/// Why a command of the driver's own did not succeed.
+/// Why one of the driver's own commands failed.
 #[derive(Debug)]
 pub enum Failure {
     Status(Status),
@@ -56,19 +56,19 @@ pub struct Controller {
     pub namespace: Namespace,
     pub limits: identify::Controller,
     admin: Mutex<Pair>,
-    /// For the pages that Identify returns.
+    /// Pages for Identify's results.
     answer: Mutex<Region>,
     /// Number of the next I/O queue pair.
     next_queue: AtomicU16,
 }
 
-/// One queue pair that is used by one command at a time.
+/// A queue pair that carries one command at a time.
 struct Pair {
     id: u16,
     submissions: Submissions,
     completions: Completions,
     next: u16,
-    // The rings' memory.
+    // Memory of the rings.
     _memory: [Region; 2],
 }
 
@@ -78,7 +78,7 @@ impl Pair {
             Region::contiguous(reach, entries as usize * size_of::<Command>())?,
             Region::contiguous(reach, entries as usize * 16)?,
         ];
-        // SAFETY: zeroed memory for this many entries, kept with the rings.
+        // SAFETY: zeroed memory for this many entries, kept as long as the rings.
         let (submissions, completions) = unsafe {
             (
                 Submissions::new(memory[0].start().cast(), entries),
@@ -92,7 +92,7 @@ impl Pair {
         (self._memory[0].addresses()[0], self._memory[1].addresses()[0])
     }
 
-    /// Runs one command to its end.
+    /// Runs a command to completion.
     fn run(&mut self, device: &Device, stride: usize, mut command: Command) -> std::result::Result<u32, Failure> {
         command.id = self.next;
         self.next = self.next.wrapping_add(1);
@@ -103,7 +103,7 @@ impl Pair {
         loop {
             while let Some(done) = self.completions.take() {
                 device.registers.ring(doorbell_at(self.id, true, stride), self.completions.head());
-                // An earlier command that was given up may still complete.
+                // A command that timed out earlier may still complete.
                 if done.id == command.id {
                     return done.failed().map_or(Ok(done.result), |status| Err(Failure::Status(status)));
                 }
@@ -120,8 +120,8 @@ impl Pair {
 }
 
 impl Controller {
-    /// Takes the drive at `address` and gets it ready for `queues` queue pairs of `entries` entries. `wanted`: the namespace's
-    /// number; `None`: the first.
+    /// Takes control of the drive at `address` and prepares it for `queues` queue pairs with `entries` entries.
+    /// `wanted`: the namespace's number; `None` for the first.
     pub fn open(address: &Address, wanted: Option<u32>, queues: u32, entries: u32) -> Result<Self> {
         let how = way(address, &Facts::read(address))?;
         let device = Device::open(address, how)?;
@@ -139,7 +139,7 @@ impl Controller {
                 format!("use a --depth up to {}", capabilities.queue_entries() - 1),
             ));
         }
-        // First of all: whatever a run that was killed has left there must not reach memory any more.
+        // First of all: commands left by a killed run must no longer access memory.
         device.registers.disable();
         until(&device, capabilities, |s| !s.ready()).map_err(|e| trouble(address, "cannot be reset", e))?;
         let admin = Pair::new(0, ADMIN_ENTRIES, &device.reach)?;
@@ -237,7 +237,7 @@ impl Controller {
         admin.run(&self.device, self.capabilities.stride(), command)
     }
 
-    /// Makes an I/O queue pair of `entries` entries at these addresses, without interrupts. Returns its number.
+    /// Creates an I/O queue pair with `entries` entries at these addresses, without interrupts. Returns its number.
     pub fn make_queues(&self, entries: u32, submissions: u64, completions: u64) -> Result<u16> {
         let id = self.next_queue.fetch_add(1, Ordering::Relaxed);
         let refused = |e: Failure| trouble(&self.address, &format!("refuses a queue of {entries} entries"), e);
@@ -265,8 +265,8 @@ impl Controller {
         Ok(id)
     }
 
-    /// Deletes an I/O queue pair: afterwards the drive accesses neither its memory nor that of its commands. A drive that does not
-    /// respond is disabled.
+    /// Deletes an I/O queue pair. Afterwards, the drive accesses neither its memory nor that of its commands. A drive
+    /// that does not respond is disabled.
     pub fn remove_queues(&self, id: u16) {
         let removed = self.run(delete(admin::DELETE_SQ, id)).and_then(|_| self.run(delete(admin::DELETE_CQ, id)));
         match removed {
@@ -275,14 +275,14 @@ impl Controller {
         }
     }
 
-    /// Makes the drive write its volatile cache to the medium.
+    /// Flushes the drive's volatile cache.
     pub fn flush(&self) -> Result<()> {
         if !self.limits.volatile_cache {
             return Ok(());
         }
         let mut pair = Pair::new(0, 2, &self.device.reach)?;
         let (submissions, completions) = pair.addresses();
-        // The jobs' pairs are gone, and their numbers free.
+        // The jobs' queue pairs are deleted, so their numbers are free.
         self.next_queue.store(1, Ordering::Relaxed);
         pair.id = self.make_queues(2, submissions, completions)?;
         let command = Command { opcode: io_command::FLUSH, nsid: self.namespace.id, ..Command::default() };
@@ -291,7 +291,7 @@ impl Controller {
         flushed.map(drop).map_err(|e| trouble(&self.address, "could not be flushed", e))
     }
 
-    /// Ends all that the drive does, and its way to memory.
+    /// Stops all activity of the drive, and revokes its access to memory.
     fn stop(&self) {
         let registers = &self.device.registers;
         if !registers.state().gone() {
@@ -328,7 +328,7 @@ fn trouble(address: &Address, what: &str, cause: impl Into<Box<dyn std::error::E
         .because(cause)
 }
 
-/// Waits for the controller's state, at most for the time that it specifies.
+/// Waits until the controller reaches a state, at most for the time that it specifies.
 fn until(device: &Device, capabilities: Capabilities, is: impl Fn(super::registers::State) -> bool) -> io::Result<()> {
     let began = Instant::now();
     loop {

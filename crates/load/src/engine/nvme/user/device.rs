@@ -1,4 +1,4 @@
-//! A PCI function under control of this process: registers mapped, configuration written, locked; released when dropped.
+//! A PCI function controlled by this process: registers mapped, configuration written, locked; released on drop.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -27,15 +27,16 @@ pub struct Device {
     pub registers: Registers,
     pub reach: Arc<Reach>,
     configuration: File,
-    /// Where the configuration begins in its file.
+    /// Offset of the configuration space in its file.
     at: u64,
-    // VFIO itself releases a function.
+    // With VFIO, the kernel releases the function.
     _off: Option<SwitchOff>,
     warden: Option<ResetGuard>,
 }
 
 impl Device {
-    /// Enables the function without access to memory. Errors: another iotrail process has it, or the kernel refuses.
+    /// Enables the function without access to memory. Fails if another iotrail process uses it, or if the kernel
+    /// refuses.
     pub fn open(address: &Address, way: DriveAccess) -> Result<Self> {
         let cannot = |e: io::Error| {
             Error::machine(format!("cannot open the drive {address}"), "see `iotrail check` and the kernel's log")
@@ -54,7 +55,7 @@ impl Device {
                     ),
                     _ => cannot(e),
                 })?;
-                // A run that was killed may have left it on.
+                // A killed run may have left it enabled.
                 let switch = folder.join("enable");
                 if fs::read_to_string(&switch).map_err(cannot)?.trim() == "0" {
                     fs::write(&switch, "1").map_err(cannot)?;
@@ -80,13 +81,13 @@ impl Device {
         }
     }
 
-    /// Its registers answer; it neither reaches memory nor interrupts.
+    /// Keeps the registers accessible, but disables DMA and interrupts.
     fn quiet(self) -> io::Result<Self> {
         self.change(MEMORY | NO_LINE_INTERRUPT, BUS_MASTER)?;
         Ok(self)
     }
 
-    /// Whether the kernel has taken it off its bus. It may still answer.
+    /// Whether the kernel has removed the function from its bus. It may still respond.
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.warden.as_ref().is_some_and(ResetGuard::is_gone)
@@ -118,7 +119,7 @@ impl Drop for Device {
     }
 }
 
-/// Switches a function off when dropped.
+/// Disables a function on drop.
 struct SwitchOff(PathBuf);
 
 impl Drop for SwitchOff {
@@ -131,12 +132,12 @@ impl Drop for SwitchOff {
     }
 }
 
-/// The function is there no more.
+/// Whether the function no longer exists.
 fn is_gone(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::ENODEV | libc::ENOENT | libc::ENXIO))
 }
 
-/// Exclusive until the file is closed. The warden of a killed run keeps it a moment longer.
+/// Locks the file exclusively until it is closed. After a kill, the warden of that run holds the lock slightly longer.
 fn lock(file: &File) -> io::Result<()> {
     let began = Instant::now();
     loop {

@@ -1,7 +1,7 @@
-//! Memory for the drive: pinned pages, and their addresses as the drive sees them.
+//! Memory for the drive: pinned pages, and their device addresses.
 //!
-//! Without an IOMMU the drive uses physical addresses (/proc/self/pagemap). The kernel may move a locked page, but
-//! not one that is registered with an io_uring. So an otherwise unused ring pins them.
+//! Without an IOMMU, the drive uses physical addresses (/proc/self/pagemap). The kernel may move a locked page, but not
+//! one registered with an io_uring, so an otherwise unused ring pins the pages.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use crate::engine::io_uring::ring::{self, Ring};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::mapping::Mapping;
 
-/// How the drive reaches memory.
+/// How the drive accesses memory.
 pub enum Reach {
     Physical,
     Iommu(Container),
@@ -28,9 +28,9 @@ enum Hold {
     Iommu { reach: Arc<Reach>, at: u64, bytes: usize },
 }
 
-/// Pages that stay where they are while this lives.
+/// Pages that are pinned as long as this value exists.
 pub struct Pinned {
-    /// Addresses of the pages, [`PAGE`] bytes each, as the drive sees them.
+    /// Device addresses of the pages, of [`PAGE`] bytes each.
     pub pages: Vec<u64>,
     _hold: Hold,
 }
@@ -45,11 +45,11 @@ impl Drop for Hold {
     }
 }
 
-/// Most bytes of one registered buffer.
+/// Maximum size of a registered buffer.
 const BUFFER: usize = 1 << 30;
 
 impl Reach {
-    /// Pins `bytes` at `base`, whole pages, which must stay mapped while the answer lives.
+    /// Pins `bytes` at `base`, in complete pages, which must stay mapped as long as the returned value exists.
     pub fn pin(self: &Arc<Self>, base: NonNull<u8>, bytes: usize) -> Result<Pinned> {
         let cannot = |e: io::Error| {
             Error::machine(
@@ -84,7 +84,7 @@ fn hold(ring: &Ring, base: NonNull<u8>, bytes: usize) -> io::Result<()> {
         .map(|at| libc::iovec { iov_base: base.as_ptr().wrapping_add(at).cast(), iov_len: BUFFER.min(bytes - at) })
         .collect();
     let op = linux_raw_sys::io_uring::io_uring_register_op::IORING_REGISTER_BUFFERS;
-    // SAFETY: live vectors over memory that stays mapped while the ring is open; no request uses them.
+    // SAFETY: live vectors that refer to memory which stays mapped while the ring is open; no request uses them.
     unsafe { ring.register(op, parts.as_ptr().cast(), parts.len() as u32) }
 }
 
@@ -105,21 +105,21 @@ fn physical(base: NonNull<u8>, bytes: usize) -> io::Result<Vec<u64>> {
         .collect()
 }
 
-/// The frame's number of an entry of the page map.
+/// The page frame number in a pagemap entry.
 fn frame(entry: u64) -> io::Result<u64> {
     const PRESENT: u64 = 1 << 63;
     match (entry & PRESENT != 0, entry & ((1 << 55) - 1)) {
         (false, _) => Err(io::Error::other("a page is not in memory")),
-        // The kernel hides addresses without permission.
+        // Without permission, the kernel hides addresses.
         (true, 0) => Err(io::ErrorKind::PermissionDenied.into()),
         (true, frame) => Ok(frame),
     }
 }
 
-/// Anonymous memory, faulted in. Its owner stops the drive's access before it is dropped.
+/// Anonymous memory, faulted in. Its owner stops the drive's access before dropping it.
 struct Pages {
     mapping: Mapping,
-    /// Start of the used part.
+    /// Offset of the used part.
     at: usize,
 }
 
@@ -128,13 +128,13 @@ impl Pages {
         Ok(Self { mapping: Mapping::anonymous(bytes, MapFlags::PRIVATE | flags)?, at: 0 })
     }
 
-    /// A part that starts at a huge-page boundary; the kernel is asked for a huge page.
+    /// Memory that starts at a huge-page boundary, for which a huge page is requested.
     fn of_huge_pages(bytes: usize) -> io::Result<Self> {
         let mut pages = Self::new(bytes + HUGE, MapFlags::empty())?;
         pages.at = pages.mapping.base().as_ptr().align_offset(HUGE);
-        // SAFETY: a part of an owned mapping, whose contents are still zero.
+        // SAFETY: part of an owned mapping, still zeroed.
         unsafe {
-            // If it is refused, the pages are used anyway.
+            // Without a huge page, normal pages are used.
             madvise(pages.start().as_ptr().cast(), bytes, Advice::LinuxHugepage).unwrap_or(());
             pages.start().as_ptr().write_bytes(0, bytes);
         }
@@ -149,21 +149,21 @@ impl Pages {
 
 const HUGE: usize = 2 << 20;
 
-/// Memory of the driver's own: rings, lists, pages for answers. All zero at first.
+/// The driver's own memory: rings, lists, pages for results. Initially zeroed.
 pub struct Region {
-    // Let go before it is unmapped.
+    // Unpinned before it is unmapped.
     pinned: Pinned,
     memory: Pages,
 }
 
 impl Region {
-    /// This many pages at any addresses.
+    /// This many pages at arbitrary addresses.
     pub fn pages(reach: &Arc<Reach>, pages: usize) -> Result<Self> {
         let memory = Pages::new(pages * PAGE, MapFlags::POPULATE).map_err(no_memory)?;
         Self::pinned(reach, memory, pages * PAGE)
     }
 
-    /// `bytes` (at most 2 MiB) that are contiguous for the drive too.
+    /// `bytes` (at most 2 MiB) of memory that is contiguous for the drive as well.
     pub fn contiguous(reach: &Arc<Reach>, bytes: usize) -> Result<Self> {
         let bytes = bytes.next_multiple_of(PAGE);
         if bytes <= PAGE || matches!(**reach, Reach::Iommu(_)) {
@@ -192,7 +192,7 @@ impl Region {
         self.memory.start()
     }
 
-    /// Addresses of its pages, as the drive sees them.
+    /// Device addresses of its pages.
     pub fn addresses(&self) -> &[u64] {
         &self.pinned.pages
     }

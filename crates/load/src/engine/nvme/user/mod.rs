@@ -1,7 +1,8 @@
-//! A drive without the kernel: iotrail's own polling driver. An I/O makes no system call and no interrupt.
+//! Drives an NVMe drive without the kernel: iotrail's own polling driver. An I/O causes no system call and no
+//! interrupt.
 //!
-//! The minimum that is correct: one I/O queue pair per job, PRPs, no interrupts, no scatter-gather lists, no metadata. The drive
-//! must be unused: a device that the kernel's driver has, or that is mounted, is refused.
+//! The minimum that is correct: one I/O queue pair per job, PRPs, no interrupts, no scatter-gather lists, no metadata.
+//! The drive must be unused: a device bound to the kernel's driver or mounted is rejected.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -13,11 +14,10 @@
 //! | `controller` | reset, admin commands, creating and deleting queues |
 //! | `queue`, `prp` | rings with phase tags; pointers to data |
 //!
-//! **Ownership.** The drive owns a slot's buffer from the doorbell to the completion. Rings, lists and buffers stay pinned
-//! until the drive has deleted its queues, or is disabled. However a job ends, dropping its halves deletes its queues; dropping the
-//! [`Controller`] disables the drive and revokes its access to memory. After SIGKILL none of this happens: then the warden revokes
-//! the drive's access
-//! to memory, and the next run resets it first.
+//! **Ownership.** The drive owns a slot's buffer from the doorbell to the completion. Rings, lists and buffers stay
+//! pinned until the drive has deleted its queues, or is disabled. However a job ends, dropping its halves deletes its
+//! queues; dropping the [`Controller`] disables the drive and revokes its access to memory. After SIGKILL, nothing is
+//! dropped: the warden revokes the drive's access to memory, and the next run resets the drive first.
 
 mod controller;
 mod device;
@@ -58,7 +58,7 @@ pub static ENGINE: Engine = Engine {
     completions: capabilities::Completions::Unseen,
     completes_in_queue: false,
     one_in_flight: None,
-    // It takes no interrupts: there is nothing to sleep for.
+    // There are no interrupts to sleep for.
     sleeps: false,
     synchronous_if_buffered: None,
     here: |_| here(),
@@ -79,25 +79,25 @@ fn here() -> std::result::Result<String, Refusal> {
     }
 }
 
-/// Longest wait for an I/O: the timeout of the kernel's driver.
+/// Maximum wait for an I/O, like the kernel driver's timeout.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// After this time without a completion the drive's presence is checked.
+/// After this time without a completion, check whether the drive is still present.
 const DOUBT: Duration = Duration::from_millis(10);
-/// A drive that was removed from its bus may still complete commands.
+/// Time in which a drive removed from its bus may still complete commands.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Entries of a queue with `depth` I/Os in flight.
+/// Queue entries for `depth` I/Os in flight.
 pub fn entries(depth: u32) -> u32 {
     (depth + 1).max(2)
 }
 
-/// A queue pair of one job, and all the memory that it reaches. Removed from the drive when both halves are dropped.
+/// A job's queue pair, and all memory that it refers to. Deleted from the drive when both halves are dropped.
 struct Pair {
     id: u16,
     controller: Arc<Controller>,
-    /// By slot: its I/O is the drive's.
+    /// Per slot: whether the drive owns its I/O.
     flying: Box<[AtomicBool]>,
-    // Let go after `drop` has removed the queues.
+    // Released after `drop` has deleted the queues.
     _memory: (Region, Region, Option<Region>, Pinned),
 }
 
@@ -112,7 +112,7 @@ pub struct Submit {
     pair: Arc<Pair>,
     submissions: Submissions,
     doorbell: usize,
-    /// Pointers of each slot's buffer.
+    /// Pointers to each slot's buffer.
     pointers: Vec<Pointers>,
     memory: Memory,
     queued: u32,
@@ -124,12 +124,12 @@ pub struct Reap {
     completions: Completions,
     doorbell: usize,
     block_bytes: i32,
-    /// Since when no completion was found while some were waited for.
+    /// When polling began to find no completion although some were awaited.
     quiet_since: Option<Instant>,
     gone_since: Option<Instant>,
 }
 
-/// Makes a queue pair for the job.
+/// Creates a queue pair for the job.
 pub fn open(at: &Opening) -> Result<Opened<Submit, Reap>> {
     let Some(Passage::Own(controller)) = at.passage else { return Err(at.no_target()) };
     let memory = at.job.memory;
@@ -188,7 +188,7 @@ fn pointers(controller: &Controller, memory: &Memory, buffers: &Pinned) -> Resul
         })
         .collect();
     if let Some(lists) = &lists {
-        // SAFETY: a region of as many pages as were filled, which the drive does not know yet.
+        // SAFETY: a region with as many pages as were filled, which the drive does not use yet.
         unsafe { std::ptr::copy_nonoverlapping(filled.as_ptr(), lists.start().cast().as_ptr(), filled.len()) };
     }
     Ok((pointers, lists))
@@ -205,11 +205,11 @@ impl Submitter for Submit {
         let namespace = &self.pair.controller.namespace;
         let Pointers { prp1, prp2 } = self.pointers[io.slot as usize];
         let Range { cdw10, cdw11, cdw12 } = Range::new(io.offset, self.memory.block_bytes, namespace.block_shift);
-        // Relaxed: the reaping half learns of the slot from the drive, or from a caller that synchronises the two.
+        // Relaxed: the reaping half learns of the slot from the drive, or from a caller that synchronises both halves.
         self.pair.flying[io.slot as usize].store(true, Ordering::Relaxed);
         self.submissions.push(Command {
             opcode,
-            // `resolve` allows fewer slots than identifiers.
+            // `resolve` allows fewer slots than command IDs.
             id: io.slot as u16,
             nsid: namespace.id,
             prp1,
@@ -243,7 +243,7 @@ impl Submitter for Submit {
 }
 
 impl Reap {
-    /// Returns completed I/Os.
+    /// Appends completed I/Os to `out`.
     #[inline]
     fn take(&mut self, out: &mut Vec<Completion>) -> io::Result<u32> {
         let mut count = 0;
@@ -262,7 +262,7 @@ impl Reap {
         Ok(count)
     }
 
-    /// Ends the I/Os of a drive that is gone.
+    /// Fails the I/Os of a drive that has vanished.
     fn give_up(&mut self, out: &mut Vec<Completion>) -> u32 {
         let mut count = 0;
         for (slot, flying) in self.pair.flying.iter().enumerate() {
@@ -274,7 +274,8 @@ impl Reap {
         count
     }
 
-    /// Called now and then while nothing comes: is the drive still there? `Ok(true)`: it is gone, and has ended all that it will.
+    /// Called occasionally while no completions arrive, to check whether the drive is still present. `Ok(true)`: it has
+    /// vanished and will complete nothing more.
     #[cold]
     fn doubt(&mut self) -> io::Result<bool> {
         let now = Instant::now();
@@ -301,7 +302,8 @@ impl Reaper for Reap {
     fn poll(&mut self, min: u32, _: Wait, deadline: Option<Instant>, out: &mut Vec<Completion>) -> io::Result<()> {
         let device = &self.pair.controller.device;
         if device.is_taken() && self.gone_since.is_none() {
-            // It may still run, and has to stop: without an IOMMU only the drive itself can stop its memory access.
+            // The drive may still be running and has to stop: without an IOMMU, only the drive itself can stop its
+            // memory accesses.
             device.registers.disable();
             self.gone_since = Some(Instant::now());
         }
@@ -314,7 +316,7 @@ impl Reaper for Reap {
                 self.quiet_since = None;
             }
             looks = looks.wrapping_add(1);
-            // Reading the time at every look would make looks rare.
+            // Reading the time in every iteration would slow down polling.
             if looks.is_multiple_of(8) && found < min {
                 if deadline.is_some_and(|d| Instant::now() >= d) {
                     break;

@@ -1,31 +1,31 @@
-//! Physical region pages: pointers of a command to its data, one per page.
+//! Physical region pages: a command's pointers to its data, one per page.
 //!
-//! One page: PRP1. Two: PRP1 and PRP2. More: PRP2 points to a list of the second and later pages. A list that does not
-//! fit into a page continues in another one, to which its last entry points.
+//! One page: PRP1. Two pages: PRP1 and PRP2. More: PRP2 points to a list of the second and later pages. A list that
+//! does not fit into a page continues on another page, to which its last entry points.
 
-/// Bytes of a page, as configured in the controller (CC.MPS 0).
+/// Page size in bytes, as configured in the controller (CC.MPS 0).
 pub const PAGE: usize = 4096;
-/// Entries of a page of a list.
+/// Entries per list page.
 const ENTRIES: usize = PAGE / 8;
 
 /// Number of list pages for a block of this many pages.
 pub fn lists_needed(pages: usize) -> usize {
     match pages {
         0..=2 => 0,
-        // All but the last page of a list lose an entry to the pointer to the next.
+        // Each list page except the last uses one entry as pointer to the next page.
         n => (n - 2).div_ceil(ENTRIES - 1).max(1),
     }
 }
 
-/// The two pointers of a block.
+/// A block's two pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pointers {
     pub prp1: u64,
     pub prp2: u64,
 }
 
-/// `pages`: device addresses of the block's pages, at least one; `lists`: addresses of [`lists_needed`] pages
-/// for its lists, whose contents are appended to `filled`, [`ENTRIES`] words each.
+/// `pages`: device addresses of the block's pages, at least one. `lists`: addresses of [`lists_needed`] pages for its
+/// lists; their contents are appended to `filled`, [`ENTRIES`] words per page.
 pub fn point(pages: &[u64], lists: &[u64], filled: &mut Vec<u64>) -> Pointers {
     debug_assert_eq!(lists.len(), lists_needed(pages.len()));
     let prp1 = pages.first().copied().unwrap_or_default();

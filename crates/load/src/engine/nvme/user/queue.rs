@@ -1,7 +1,7 @@
-//! The two rings of a queue pair, in memory shared with the drive.
+//! A queue pair's two rings, in memory shared with the drive.
 //!
-//! Neither can overflow: each has one entry more than I/Os in flight, and an entry is reused only after the
-//! completion of its previous command was taken.
+//! Neither can overflow: each has one entry more than there are I/Os in flight, and an entry is reused only after its
+//! previous command's completion was consumed.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,31 +15,31 @@ pub struct Submissions {
     tail: u32,
 }
 
-// SAFETY: one owner writes the entries, whichever thread it is on.
+// SAFETY: a single owner writes the entries, on whichever thread it runs.
 unsafe impl Send for Submissions {}
 
 impl Submissions {
     /// # Safety
-    /// `entries` has memory for `count` commands, at least 2, for the lifetime of this value, without other writers.
+    /// `entries` has memory for `count` commands (at least 2) as long as this value exists, without other writers.
     pub unsafe fn new(entries: NonNull<Command>, count: u32) -> Self {
         Self { entries, count, tail: 0 }
     }
 
     #[inline]
     pub fn push(&mut self, command: Command) {
-        // SAFETY: the tail stays below `count`; volatile, since the drive reads it.
+        // SAFETY: the tail stays below `count`; volatile because the drive reads it.
         unsafe { self.entries.add(self.tail as usize).write_volatile(command) };
         self.tail = if self.tail + 1 == self.count { 0 } else { self.tail + 1 };
     }
 
-    /// The value for the tail doorbell.
+    /// The value to write to the tail doorbell.
     #[inline]
     pub fn tail(&self) -> u32 {
         self.tail
     }
 }
 
-/// Where the drive writes completions. A new one is known by its phase tag, which changes with each round.
+/// The ring to which the drive writes completions. The phase tag, which alternates with each pass, identifies new ones.
 pub struct Completions {
     entries: NonNull<Completed>,
     count: u32,
@@ -47,29 +47,31 @@ pub struct Completions {
     phase: bool,
 }
 
-// SAFETY: one owner reads the entries, whichever thread it is on.
+// SAFETY: a single owner reads the entries, on whichever thread it runs.
 unsafe impl Send for Completions {}
 
 impl Completions {
     /// # Safety
-    /// `entries` has `count` entries, at least 2, all zero, which live as long as this and which only the drive writes.
+    /// `entries` has `count` zeroed entries (at least 2), which exist as long as this value and are written only by the
+    /// drive.
     pub unsafe fn new(entries: NonNull<Completed>, count: u32) -> Self {
         Self { entries, count, head: 0, phase: true }
     }
 
-    /// The next completion, if there is one.
+    /// The next completion, if any.
     #[inline]
     pub fn take(&mut self) -> Option<Completed> {
         // SAFETY: the head stays below `count`.
         let entry = unsafe { self.entries.add(self.head as usize) };
-        // SAFETY: the last word of an entry, aligned to 4; the drive writes it whole and last. Acquire: the words before it
-        // are read after it.
+        // SAFETY: the last word of an entry, 4-byte aligned; the drive writes it atomically and last. Acquire: the
+        // preceding words are read after it.
         let last = unsafe { AtomicU32::from_ptr(entry.as_ptr().cast::<u32>().add(3)) }.load(Ordering::Acquire);
         if (last >> 16 & 1 != 0) != self.phase {
             return None;
         }
         after_phase();
-        // SAFETY: written, since its phase is this round's, and not written again before the head doorbell has passed it.
+        // SAFETY: the entry is written, because its phase is the current one, and not overwritten before the head
+        // doorbell has passed it.
         let found = unsafe { entry.read_volatile() };
         self.head += 1;
         if self.head == self.count {
@@ -78,14 +80,14 @@ impl Completions {
         Some(found)
     }
 
-    /// The value for the head doorbell.
+    /// The value to write to the head doorbell.
     #[inline]
     pub fn head(&self) -> u32 {
         self.head
     }
 }
 
-/// Later reads may not be reordered before the read of the phase: on x86 loads keep their order.
+/// Prevents later reads from being reordered before the read of the phase; x86 does not reorder loads.
 #[inline]
 fn after_phase() {
     #[cfg(target_arch = "aarch64")]
@@ -97,7 +99,7 @@ fn after_phase() {
     std::sync::atomic::fence(Ordering::Acquire);
 }
 
-/// Earlier writes to memory are visible before a later doorbell: on x86 stores keep their order.
+/// Makes earlier writes to memory visible before a later doorbell write; x86 does not reorder stores.
 #[inline]
 pub fn before_doorbell() {
     #[cfg(target_arch = "aarch64")]
@@ -119,7 +121,7 @@ mod tests {
         let entries = NonNull::new(memory.as_mut_ptr()).unwrap();
         // SAFETY: three zeroed entries that outlive the ring.
         let mut ring = unsafe { Completions::new(entries, 3) };
-        // Simulates a drive that writes round after round, one ahead.
+        // Simulates a drive that writes one entry ahead, over several passes.
         for n in 0..10u16 {
             assert_eq!(ring.take(), None, "{n}");
             let phase = u16::from((n / 3) % 2 == 0);

@@ -1,7 +1,8 @@
 //! The controller's registers, mapped (NVM Express Base Specification, "Controller Properties").
 //!
-//! A removed device reads as all ones; the kernel also removes the mapping, and an access raises
-//! SIGBUS. Then the mapping is replaced by memory of all ones: later reads find the device gone, and the process survives.
+//! A removed device reads as all ones. The kernel also removes the mapping, so that an access raises SIGBUS; the
+//! handler replaces the mapping by memory filled with ones. Later reads then find the device gone, and the process
+//! survives.
 
 use std::fs::File;
 use std::io;
@@ -22,46 +23,46 @@ const ASQ: usize = 0x28;
 const ACQ: usize = 0x30;
 const DOORBELLS: usize = 0x1000;
 
-/// Bytes of the registers with one doorbell pair: a smaller region is not an NVMe controller.
+/// Size of the registers with one pair of doorbells, in bytes: a smaller region is not an NVMe controller.
 const LEAST: usize = DOORBELLS + 8;
 
-/// Capabilities of a controller (CAP).
+/// A controller's capabilities (CAP).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities(u64);
 
 impl Capabilities {
-    /// Entries that a queue may have at most.
+    /// Maximum number of entries per queue.
     pub fn queue_entries(self) -> u32 {
         (self.0 as u16 as u32) + 1
     }
 
-    /// How long it may take to become ready, or not ready.
+    /// Maximum time for the controller to become ready, or not ready.
     pub fn patience(self) -> Duration {
         Duration::from_millis(500) * (self.0 >> 24 & 0xff).max(1) as u32
     }
 
-    /// Distance of two doorbells, bytes.
+    /// Distance between two doorbells in bytes.
     pub fn stride(self) -> usize {
         4 << (self.0 >> 32 & 0xf)
     }
 
-    /// It has the NVM command set.
+    /// Whether the controller has the NVM command set.
     pub fn nvm(self) -> bool {
         self.0 >> 37 & 1 != 0
     }
 
-    /// The least page that it takes, as a power of two.
+    /// log2 of the minimum page size in bytes.
     pub fn least_page_shift(self) -> u32 {
         12 + (self.0 >> 48 & 0xf) as u32
     }
 }
 
-/// Where a doorbell of queue `id` is.
+/// Offset of a doorbell of queue `id`.
 pub fn doorbell_at(id: u16, completions: bool, stride: usize) -> usize {
     DOORBELLS + (2 * usize::from(id) + usize::from(completions)) * stride
 }
 
-/// How a controller is (CSTS).
+/// A controller's state (CSTS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State(u32);
 
@@ -83,10 +84,10 @@ impl State {
     }
 }
 
-/// BAR0, mapped.
+/// The mapped BAR0.
 ///
-/// Registers are accessed by single volatile reads and writes. Who writes which is fixed: the admin queue's owner those of the
-/// controller, each queue's owner its own doorbells.
+/// Registers are accessed by single volatile reads and writes. Each has a fixed writer: the admin queue's owner writes
+/// the controller registers, and each queue's owner writes its own doorbells.
 pub struct Registers {
     mapping: Mapping,
 }
@@ -109,7 +110,7 @@ impl Registers {
     }
 
     fn read(&self, at: usize) -> u32 {
-        // SAFETY: within the mapping and aligned.
+        // SAFETY: within the mapping, and aligned.
         unsafe { self.place(at).read_volatile() }
     }
 
@@ -140,7 +141,7 @@ impl Registers {
         self.write(CC, self.read(CC) & !1);
     }
 
-    /// Entries of 64 and 16 bytes, pages of 4 KiB, NVM command set, round robin.
+    /// Entries of 64 and 16 bytes, 4 KiB pages, NVM command set, round-robin arbitration.
     pub fn enable(&self) {
         self.write(CC, 4 << 20 | 6 << 16 | 1);
     }
@@ -154,19 +155,19 @@ impl Registers {
         self.write(INTMS, u32::MAX);
     }
 
-    /// Both admin queues have `entries`; their addresses as the device sees them.
+    /// Sets the admin queues: `entries` each, at these device addresses.
     pub fn set_admin_queues(&self, entries: u32, submissions: u64, completions: u64) {
         self.write(AQA, (entries - 1) << 16 | (entries - 1));
         self.write_wide(ASQ, submissions);
         self.write_wide(ACQ, completions);
     }
 
-    /// Whether the doorbells of queue `id` are within the mapping.
+    /// Whether queue `id`'s doorbells are within the mapping.
     pub fn has_doorbells(&self, id: u16, stride: usize) -> bool {
         doorbell_at(id, true, stride) + 4 <= self.mapping.bytes()
     }
 
-    /// Rings the doorbell at `at` ([`doorbell_at`]).
+    /// Writes the doorbell at offset `at` ([`doorbell_at`]).
     #[inline]
     pub fn ring(&self, at: usize, value: u32) {
         self.write(at, value);
@@ -175,31 +176,32 @@ impl Registers {
 
 impl Drop for Registers {
     fn drop(&mut self) {
-        // Before it is unmapped.
+        // Must precede the unmapping.
         vanish::forget();
     }
 }
 
-/// The mapping that may be taken away: a process has one.
+/// The mapping that may vanish, at most one per process.
 mod vanish {
     use super::*;
 
     static BASE: AtomicUsize = AtomicUsize::new(0);
     static BYTES: AtomicUsize = AtomicUsize::new(0);
-    /// The previous action for SIGBUS.
+    /// The previous SIGBUS action.
     static BEFORE: Mutex<Option<libc::sigaction>> = Mutex::new(None);
 
     extern "C" fn on_bus_error(signal: libc::c_int, info: *const libc::siginfo_t, _context: *const libc::c_void) {
         let (base, bytes) = (BASE.load(Ordering::Acquire), BYTES.load(Ordering::Acquire));
-        // SAFETY: with SA_SIGINFO the kernel hands over a live structure, and SIGBUS has an address.
+        // SAFETY: with SA_SIGINFO, the kernel passes a live structure, and SIGBUS has an address.
         let at = unsafe { (*info).si_addr() } as usize;
         if base == 0 || !(base..base + bytes).contains(&at) {
-            // Not ours: it happens again, to the default action.
+            // Not this mapping: the access faults again and triggers the default action.
             // SAFETY: async-signal-safe, with a valid action.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
             return;
         }
-        // SAFETY: replaces an owned mapping, whose device is gone, by memory of the same size; mmap is a plain system call.
+        // SAFETY: replaces an owned mapping, whose device has vanished, by memory of the same size; mmap is a plain
+        // system call.
         let new = unsafe {
             let access = ProtFlags::READ | ProtFlags::WRITE;
             mmap_anonymous(base as *mut libc::c_void, bytes, access, MapFlags::PRIVATE | MapFlags::FIXED)
@@ -222,7 +224,7 @@ mod vanish {
         let (mut action, mut old): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_bus_error as *const () as libc::sighandler_t;
         action.sa_flags = libc::SA_SIGINFO;
-        // SAFETY: both structures live through the call, and the handler is async-signal-safe.
+        // SAFETY: both structures live during the call, and the handler is async-signal-safe.
         if unsafe { libc::sigaction(libc::SIGBUS, &action, &mut old) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -233,7 +235,7 @@ mod vanish {
     pub fn forget() {
         let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(before) = before {
-            // SAFETY: the action that was there before.
+            // SAFETY: the previously installed action.
             let done = unsafe { libc::sigaction(libc::SIGBUS, &before, std::ptr::null_mut()) };
             debug_assert_eq!(done, 0);
         }
@@ -248,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_capabilities_of_a_controller_are_decoded() {
-        // QEMU's: 2048 entries, contiguous, 7.5 s, NVM.
+        // QEMU: 2048 entries, contiguous, 7.5 s, NVM.
         let cap = Capabilities(0x0040_0020_0f01_07ff | 1 << 37);
         assert_eq!((cap.queue_entries(), cap.stride(), cap.least_page_shift()), (2048, 4, 12));
         assert_eq!(cap.patience(), Duration::from_millis(7500));
@@ -270,7 +272,7 @@ mod tests {
         assert!(State(1).ready() && State(2).fatal() && State(9).shut_down() && !State(5).shut_down());
     }
 
-    /// A file truncated under its mapping behaves like a removed device: SIGBUS.
+    /// A file truncated below its mapping behaves like a removed device: SIGBUS.
     #[test]
     fn a_mapping_that_is_taken_away_reads_as_all_ones() {
         let mut file = tempfile::tempfile().unwrap();

@@ -1,4 +1,4 @@
-//! VFIO (linux/vfio.h): a device and an IOMMU in a program's hands, type 1, without interrupts.
+//! VFIO (linux/vfio.h): user-space access to a device behind an IOMMU, type 1, without interrupts.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -31,7 +31,7 @@ pub const BAR0: u32 = 0;
 pub const CONFIGURATION: u32 = 7;
 const READ_AND_WRITE: u32 = 1 | 2;
 
-/// First address for the device: above the range that a PC reserves for interrupts and firmware.
+/// First device address: above the range that a PC reserves for interrupts and firmware.
 const FIRST: u64 = 1 << 32;
 
 #[repr(C)]
@@ -71,7 +71,7 @@ struct Unmap {
 
 const _: () = assert!(size_of::<RegionInfo>() == 32 && size_of::<Map>() == 32 && size_of::<Unmap>() == 24);
 
-/// A request with a number as its argument.
+/// An ioctl with a numeric argument.
 fn ask(file: &File, what: u32, argument: libc::c_ulong) -> io::Result<i32> {
     // SAFETY: these requests take a number, or ignore it.
     match unsafe { libc::ioctl(file.as_raw_fd(), what.into(), argument) } {
@@ -80,10 +80,10 @@ fn ask(file: &File, what: u32, argument: libc::c_ulong) -> io::Result<i32> {
     }
 }
 
-/// A request with a structure.
+/// An ioctl with a structure as argument.
 ///
 /// # Safety
-/// `argument` is of the type of the request.
+/// `argument` has the type that the request expects.
 unsafe fn ask_with<T>(file: &File, what: u32, argument: *mut T) -> io::Result<i32> {
     // SAFETY: the caller's promise.
     match unsafe { libc::ioctl(file.as_raw_fd(), what.into(), argument) } {
@@ -92,15 +92,15 @@ unsafe fn ask_with<T>(file: &File, what: u32, argument: *mut T) -> io::Result<i3
     }
 }
 
-/// An IOMMU's page tables, for one group of devices.
+/// The IOMMU page tables for a group of devices.
 pub struct Container {
     container: File,
-    /// Open for as long as the container is used.
+    /// Open as long as the container is in use.
     _group: File,
     next: AtomicU64,
 }
 
-/// A part of a device's file: a BAR, or its configuration.
+/// Part of a device's file: a BAR, or the configuration space.
 #[derive(Debug, Clone, Copy)]
 pub struct Region {
     pub offset: u64,
@@ -126,36 +126,36 @@ pub fn open(address: &Address, group: u32) -> Result<(Container, File)> {
         return Err(other("this kernel has no type 1 IOMMU (the module vfio_iommu_type1)"));
     }
     let mut status = GroupStatus { argsz: size_of::<GroupStatus>() as u32, flags: 0 };
-    // SAFETY: the structure that the request takes, live.
+    // SAFETY: a live structure of the type that the request expects.
     unsafe { ask_with(&group, GROUP_GET_STATUS, &raw mut status) }.map_err(unusable)?;
     if status.flags & GROUP_VIABLE == 0 {
         return Err(other("another device of its group is held by a driver of the kernel"));
     }
     let mut fd = container.as_raw_fd();
-    // SAFETY: the request takes the address of a descriptor's number.
+    // SAFETY: the request takes the address of a descriptor number.
     unsafe { ask_with(&group, GROUP_SET_CONTAINER, &raw mut fd) }.map_err(unusable)?;
     ask(&container, SET_IOMMU, TYPE1_V2.into()).map_err(unusable)?;
     let name = std::ffi::CString::new(address.to_string()).map_err(|e| unusable(io::Error::other(e)))?;
-    // SAFETY: the request takes a string that ends in NUL.
+    // SAFETY: the request takes a NUL-terminated string.
     let device = unsafe { ask_with(&group, GROUP_GET_DEVICE_FD, name.as_ptr().cast_mut()) }.map_err(unusable)?;
     // SAFETY: the kernel has just created this descriptor for this process, and it has no other owner.
     let device = unsafe { File::from_raw_fd(device) };
     Ok((Container { container, _group: group, next: AtomicU64::new(FIRST) }, device))
 }
 
-/// Where a region is in the device's file.
+/// Location of a region in the device's file.
 pub fn region(device: &File, index: u32) -> io::Result<Region> {
     let mut info = RegionInfo { argsz: size_of::<RegionInfo>() as u32, index, ..RegionInfo::default() };
-    // SAFETY: the structure that the request takes, live.
+    // SAFETY: a live structure of the type that the request expects.
     unsafe { ask_with(device, DEVICE_GET_REGION_INFO, &raw mut info) }?;
     Ok(Region { offset: info.offset, bytes: info.size })
 }
 
 impl Container {
-    /// Maps `bytes` at `memory` for the device; whole pages. Returns the device's address. They stay pinned
+    /// Maps `bytes` at `memory` (complete pages) for the device, and returns the device address. The pages stay pinned
     /// until [`unmap`](Self::unmap).
     pub fn map(&self, memory: *mut u8, bytes: usize) -> io::Result<u64> {
-        // A page between two mappings, so that nothing runs from one into the other.
+        // An unmapped page separates mappings, so that overruns fault.
         let iova = self.next.fetch_add((bytes + PAGE) as u64, Ordering::Relaxed);
         let mut map = Map {
             argsz: size_of::<Map>() as u32,
@@ -164,7 +164,7 @@ impl Container {
             iova,
             size: bytes as u64,
         };
-        // SAFETY: the structure that the request takes, live; the memory is the caller's.
+        // SAFETY: a live structure of the type that the request expects; the caller owns the memory.
         unsafe { ask_with(&self.container, IOMMU_MAP_DMA, &raw mut map) }?;
         Ok(iova)
     }

@@ -1,29 +1,29 @@
-//! Whether a drive may be driven from here, and how: facts in, an answer or a refusal out.
+//! Whether and how a drive can be driven from user space: facts in, a decision or a refusal out.
 
 use iotrail_base::error::{Error, Result};
 use iotrail_host::lockdown;
 use iotrail_host::pci::{self, Address, Function};
 use iotrail_host::privileges::{Capability, Privileges};
 
-/// How the drive and memory are reached.
+/// How the drive, and how the drive's memory accesses, are reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriveAccess {
-    /// Registers by sysfs; the drive uses physical addresses.
+    /// Registers through sysfs; the drive uses physical addresses.
     Physical,
-    /// Both by VFIO: an IOMMU restricts the drive to its mapped memory.
+    /// Both through VFIO: an IOMMU restricts the drive to mapped memory.
     Vfio { group: u32 },
 }
 
-/// The kernel's driver that gives devices to programs.
+/// The kernel driver for user-space device access.
 const VFIO: &str = "vfio-pci";
 
 /// Facts about a drive.
 pub struct Facts {
-    /// `None`: there is no such function.
+    /// `None` if there is no such function.
     pub function: Option<Function>,
-    /// `None`: not known.
+    /// `None` if unknown.
     pub administrator: Option<bool>,
-    /// Lockdown mode; `None`: not known.
+    /// Lockdown mode; `None` if unknown.
     pub lockdown: Option<String>,
 }
 
@@ -37,9 +37,10 @@ impl Facts {
     }
 }
 
-/// The access to `address`.
+/// Chooses the access to `address`.
 ///
-/// Errors (input): not an NVMe controller. Errors (machine): the kernel has it, it is in use, or no access is possible.
+/// Usage error: not an NVMe controller. Machine error: the kernel's driver has it, it is in use, or no access is
+/// possible.
 pub fn way(address: &Address, facts: &Facts) -> Result<DriveAccess> {
     let Some(function) = &facts.function else {
         return Err(Error::input(
