@@ -30,7 +30,7 @@ pub struct Mismatch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// No magic number: never written by a verified load or a layout. Contains the first words found.
+    /// No magic number: never written by a verified load or a layout. Contains the first word.
     Unmarked(u64),
     /// The unit belongs to this offset instead.
     Misplaced(u64),

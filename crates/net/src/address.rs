@@ -1,4 +1,4 @@
-//! Where a server is: a TCP address, version 4 or 6, or the path of a UNIX socket.
+//! A server's address: TCP over IPv4 or IPv6, or the path of a UNIX socket.
 
 use std::fmt;
 use std::io;
@@ -12,10 +12,11 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use iotrail_base::error::{Error, Result};
 
-/// Connections that the kernel keeps until they are accepted (it takes net.core.somaxconn if that is less).
+/// Listen backlog (limited by net.core.somaxconn).
 const BACKLOG: i32 = 4096;
-/// An address in use is retried after pauses that double, for 1.3 s in total. The kernel removes a ring after its process has ended
-/// (5 to 16 ms after a kill, measured with 16 connections), and with it the sockets on which its requests wait.
+/// An address in use is retried with doubling pauses, for 1.3 s in total. The kernel tears down a ring only after its
+/// process has exited (5 to 16 ms after a kill, measured with 16 connections), and only then closes the sockets on
+/// which its requests wait.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(640);
 
@@ -37,7 +38,7 @@ impl fmt::Display for Address {
 impl FromStr for Address {
     type Err = String;
 
-    /// `127.0.0.1:7000`, `[::1]:7000`, `name:7000` (the first address of that name), `unix:PATH`.
+    /// `127.0.0.1:7000`, `[::1]:7000`, `name:7000` (the name's first address), `unix:PATH`.
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
@@ -60,7 +61,7 @@ impl Address {
         }
     }
 
-    /// Port 0 makes the kernel choose one.
+    /// With port 0, the kernel chooses a port.
     pub fn port(&self) -> Option<u16> {
         match self {
             Address::Tcp(at) => Some(at.port()),
@@ -68,8 +69,8 @@ impl Address {
         }
     }
 
-    /// A listening socket that does not block. With `shared`, others may listen at the same TCP address, and the kernel spreads the
-    /// connections over them.
+    /// A non-blocking listening socket. With `shared`, further sockets may listen on the same TCP address, and the
+    /// kernel distributes connections among them.
     pub fn listen(&self, shared: bool) -> Result<(Socket, Address)> {
         let refuse = |e: io::Error| {
             let remedy = match e.kind() {
@@ -111,17 +112,17 @@ impl Address {
         Ok(socket)
     }
 
-    /// Removes a UNIX socket of a killed server that has no listener.
+    /// Removes the UNIX socket of a killed server, which has no listener.
     fn clear_stale_socket(&self) {
         let Address::Unix(path) = self else { return };
         let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
         if is_socket && self.connect().is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
-            // The following bind reports a socket that cannot be removed.
+            // If the socket cannot be removed, the following bind fails and reports it.
             let _ = std::fs::remove_file(path);
         }
     }
 
-    /// A connection; blocks until it is there. TCP_NODELAY is set.
+    /// Connects, and blocks until the connection is established. Sets TCP_NODELAY.
     pub fn connect(&self) -> io::Result<Socket> {
         let (domain, at) = self.parts()?;
         let socket = Socket::new(domain, Type::STREAM, None)?;
@@ -131,8 +132,8 @@ impl Address {
         Ok(socket)
     }
 
-    /// If there is no listener on a port of the ephemeral range, a socket may get that port itself and connect to itself; a server
-    /// could not listen there then.
+    /// Without a listener on a port in the ephemeral range, a socket may be assigned that port itself and connect to
+    /// itself, which would prevent a server from listening there.
     fn not_to_itself(&self, socket: &Socket) -> io::Result<()> {
         match self {
             Address::Tcp(at) if socket.local_addr()?.as_socket() == Some(*at) => {
@@ -142,7 +143,7 @@ impl Address {
         }
     }
 
-    /// A socket that does not block, with its connection under way.
+    /// A non-blocking socket whose connection is being established.
     pub fn begin_connect(&self) -> io::Result<Socket> {
         let (domain, at) = self.parts()?;
         let socket = Socket::new(domain, Type::STREAM.nonblocking(), None)?;
@@ -189,7 +190,7 @@ mod tests {
         let (first, at) = "127.0.0.1:0".parse::<Address>().unwrap().listen(false).unwrap();
         let e = at.listen(false).unwrap_err().to_string();
         assert!(e.contains("another server is there"), "{e}");
-        // The sockets of a killed server with a ring are closed when the kernel has taken its ring down.
+        // The kernel closes a killed server's sockets once it has torn down the server's ring.
         let closes_soon = std::thread::spawn(move || {
             std::thread::sleep(FIRST_PAUSE * 4);
             drop(first);

@@ -1,14 +1,14 @@
-//! File descriptors: each connection takes one.
+//! File descriptors, of which each connection needs one.
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use iotrail_base::error::{Error, Result};
 use iotrail_host::limits;
 
-/// Reserve for descriptors other than connections.
+/// Descriptors reserved for purposes other than connections.
 const SPARE: u64 = 32;
 
-/// Raises the soft limit of open files to the hard limit, and returns it.
+/// Raises the soft limit on open files to the hard limit, and returns it.
 pub fn raise() -> Result<u64> {
     let limit = limits::now(Resource::Nofile)
         .map_err(|e| Error::machine("cannot read the limit of open files", "").because(e))?;
@@ -17,7 +17,7 @@ pub fn raise() -> Result<u64> {
     Ok(now.current.unwrap_or(u64::MAX))
 }
 
-/// An error unless `connections` more can be opened, and some other files; raises the limit for it.
+/// Fails unless `connections` more descriptors (and a few others) can be opened; raises the soft limit if necessary.
 pub fn make_room(connections: u64) -> Result<()> {
     let limit = raise()?;
     let open = std::fs::read_dir("/proc/self/fd")

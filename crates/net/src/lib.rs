@@ -1,4 +1,4 @@
-//! The network load: a server that answers requests, and a sender that checks every answer.
+//! Network loads: a server that answers requests, and a sender that checks every response.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `server` | the server: threads, engines, counts |
 //! | `control` | the negotiation of sender and server, and the server's half of a measurement |
 //!
-//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-load`.
+//! Depends on `iotrail-base`, `iotrail-schema`, `iotrail-host`, `iotrail-stats`, `iotrail-load`.
 
 pub mod address;
 pub mod control;

@@ -1,8 +1,8 @@
-//! Two network namespaces connected by a veth pair, for a server and a sender on one machine whose traffic passes
-//! the network stack without any interface of the machine.
+//! Two network namespaces connected by a veth pair, for a server and a sender on the same machine. Their traffic passes
+//! through the network stack, but through none of the machine's interfaces.
 //!
-//! They have no name: they exist while a thread is in them or a descriptor is open, and the pair is removed with them. So they
-//! disappear with their creator, however it ends.
+//! The namespaces have no names: they exist while a thread is inside or a descriptor is open, and the pair is removed
+//! with them. So they disappear with their creator, however it ends.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 use super::netlink;
 use iotrail_base::error::{Error, Result};
 
-/// Addresses for measurements between network devices (RFC 2544, RFC 5180), which are not used on the Internet.
+/// Addresses reserved for benchmarks of network devices (RFC 2544, RFC 5180), which are not used on the Internet.
 pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1));
 pub const SERVER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1));
 const SENDER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 18, 0, 2));
@@ -27,9 +27,9 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Errors: not allowed, or the kernel has no namespaces or no veth.
+    /// Creates both namespaces. Fails without permission, or if the kernel lacks namespaces or veth.
     pub fn make() -> Result<Self> {
-        // A namespace is a thread's: one of its own makes them, and everybody else stays where they are.
+        // Namespaces belong to threads: a separate thread creates them, so that all others stay in theirs.
         let made = std::thread::Builder::new().name("namespaces".into()).spawn(make);
         let made = made.and_then(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread failed"))));
         made.map_err(|e| {
@@ -44,13 +44,13 @@ impl Namespaces {
         })
     }
 
-    /// Where the server is to be; see [`enter`].
+    /// The server's namespace; see [`enter`].
     pub fn server(&self) -> BorrowedFd<'_> {
         self.server.as_fd()
     }
 
-    /// Moves the calling thread, and threads that it starts later, into the sender's namespace, until the returned value is
-    /// dropped.
+    /// Moves the calling thread, and threads that it starts later, to the sender's namespace until the returned value
+    /// is dropped.
     pub fn enter_sender(&self) -> Result<Inside> {
         let fail = |e| Error::machine("cannot enter a network namespace", "mount /proc, and run it as root").because(e);
         let home = of_this_thread().map_err(fail)?;
@@ -59,21 +59,21 @@ impl Namespaces {
     }
 }
 
-/// The calling thread is in another namespace.
+/// While this exists, the calling thread is in another namespace.
 pub struct Inside {
     home: File,
-    /// It is the thread's that entered.
+    /// Must be dropped on the thread that entered.
     of_one_thread: PhantomData<*const ()>,
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        // A thread that could leave its namespace can return to it.
+        // A thread that could leave its namespace can also return to it.
         enter(self.home.as_fd()).unwrap_or(());
     }
 }
 
-/// Moves the calling thread. Nothing but a system call, so that it may be done between fork and exec.
+/// Moves the calling thread. A single system call, so it may be used between fork and exec.
 pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     Ok(move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?)
 }
@@ -98,7 +98,7 @@ fn furnish(device: &str, address: IpAddr, address_v6: IpAddr) -> io::Result<()> 
     netlink::set_up(device)?;
     netlink::add_address(device, address, 24)?;
     match netlink::add_address(device, address_v6, 64) {
-        // Where IPv6 is not in the kernel, or turned off, there is version 4.
+        // Without IPv6 in the kernel, or with IPv6 disabled, IPv4 remains.
         Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::EACCES)) => Ok(()),
         done => done,
     }

@@ -1,4 +1,4 @@
-//! Requests to the kernel's routing netlink, rtnetlink(7), in the network namespace of the calling thread.
+//! Requests to the kernel's routing netlink (rtnetlink(7)), in the calling thread's network namespace.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,12 +7,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::net::netdevice::name_to_index;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// linux/veth.h; the C library has no name for it.
+/// linux/veth.h; libc does not define it.
 const VETH_INFO_PEER: u16 = 1;
 /// nlmsghdr: length, type, flags, sequence number, port.
 const HEADER: usize = 16;
 
-/// Makes a veth pair: `name` here, `peer_name` in another namespace.
+/// Creates a veth pair: `name` in this namespace, `peer_name` in another.
 pub fn add_veth(name: &str, peer_name: &str, peer_namespace: BorrowedFd<'_>) -> io::Result<()> {
     let mut r = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &link(0, 0));
     r.put_text(libc::IFLA_IFNAME, name);
@@ -33,13 +33,14 @@ pub fn set_up(name: &str) -> io::Result<()> {
     Request::new(libc::RTM_NEWLINK, 0, &link(index(name)?, libc::IFF_UP as u32)).ask()
 }
 
-/// The address is usable at once: duplicate detection is off (IFA_F_NODAD), because there is no other node.
+/// Adds an address that is usable immediately: duplicate address detection is disabled (IFA_F_NODAD), because there is
+/// no other node.
 pub fn add_address(name: &str, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
     let (family, octets) = match address {
         IpAddr::V4(a) => (libc::AF_INET, a.octets().to_vec()),
         IpAddr::V6(a) => (libc::AF_INET6, a.octets().to_vec()),
     };
-    // ifaddrmsg: family, prefix, flags, scope (0: everywhere), interface.
+    // ifaddrmsg: family, prefix length, flags, scope (0: global), interface.
     let mut body = vec![family as u8, prefix_bits, libc::IFA_F_NODAD as u8, 0];
     body.extend(index(name)?.to_ne_bytes());
     let mut r = Request::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body);
@@ -49,16 +50,16 @@ pub fn add_address(name: &str, address: IpAddr, prefix_bits: u8) -> io::Result<(
 }
 
 fn index(name: &str) -> io::Result<u32> {
-    // Any socket will do.
+    // Any socket works.
     Ok(name_to_index(Socket::new(Domain::UNIX, Type::DGRAM, None)?, name)?)
 }
 
-/// ifinfomsg: family and padding, type, index, flags, which flags change.
+/// ifinfomsg: family and padding, type, index, flags, mask of flags to change.
 fn link(index: u32, flags: u32) -> Vec<u8> {
     [0, index, flags, flags].into_iter().flat_map(u32::to_ne_bytes).collect()
 }
 
-/// A message as it grows. Attributes are aligned to 4 bytes, and so is all that comes before one.
+/// A message under construction. Attributes, and everything before them, are aligned to 4 bytes.
 struct Request {
     bytes: Vec<u8>,
 }
@@ -81,7 +82,7 @@ impl Request {
         self.nest(kind, |r| r.bytes.extend(text.bytes().chain([0])));
     }
 
-    /// A nested attribute that `inside` fills.
+    /// A nested attribute with contents added by `inside`.
     fn nest(&mut self, kind: u16, inside: impl FnOnce(&mut Self)) {
         let at = self.bytes.len();
         self.bytes.extend([[0, 0], kind.to_ne_bytes()].as_flattened());

@@ -1,4 +1,4 @@
-//! Options of a server and of a sender: on the command line, and in an experiment by the same names.
+//! Options of a server and of a sender, with the same names on the command line and in an experiment.
 
 use std::sync::LazyLock;
 
@@ -251,7 +251,7 @@ pub struct NetOptions {
 }
 
 impl NetOptions {
-    /// Options by their names, as an experiment has them; defaults where it does not speak.
+    /// Options by name, as in an experiment; unspecified options have their defaults.
     pub fn from_table(mut options: toml::Table) -> Result<Self, toml::de::Error> {
         fn taken<T: serde::de::DeserializeOwned>(
             options: &mut toml::Table,
@@ -285,7 +285,7 @@ macro_rules! defaults_of_the_command_line {
                     #[command(flatten)]
                     these: $t,
                 }
-                // The command line's defaults are the only ones; an experiment asks for them in every cell.
+                // Defaults are only defined for the command line; experiments need them in every cell.
                 static DEFAULTS: LazyLock<$t> = LazyLock::new(|| <Only as clap::Parser>::parse_from(["iotrail"]).these);
                 DEFAULTS.clone()
             }

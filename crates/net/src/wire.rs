@@ -1,33 +1,34 @@
-//! The data on a connection.
+//! The data format of a connection.
 //!
-//! A **request** is a header of two 32-bit little-endian numbers, the length of its body and the length of the response, followed
-//! by the body. The **response** has no header: it is the body, truncated or repeated from its first [`TAG`] bytes to the requested
-//! length. So a server needs only the data that it has just received, and the sender can distinguish every response from every other. The last
-//! byte of a response is sent after the last byte of its request was read: a sender with all responses knows that the server has counted
-//! all requests. netbench's requests have the same form, and its server's responses have the same length and different content.
+//! A **request** is a header of two 32-bit little-endian numbers (the body's length and the response's length),
+//! followed by the body. The **response** has no header: it is the body, truncated, or extended by repeating its first
+//! [`TAG`] bytes, to the requested length. So a server needs only the data that it has just received, and the sender
+//! can distinguish every response from every other. A response's last byte is sent only after the request's last byte
+//! was read, so a sender with all responses knows that the server has counted all requests. netbench's requests have
+//! the same format; its server's responses have the same length but different contents.
 
 use iotrail_stats::random::SplitMix64;
 
 pub const HEADER: usize = 8;
-/// A response that is longer than the body repeats this many of the body's first bytes.
+/// A response longer than the body repeats this many of the body's first bytes.
 pub const TAG: usize = 64;
-/// Longest body and longest response; a larger number is not a request.
+/// Maximum length of a body and of a response; a larger number is not a valid request.
 pub const MOST: u32 = 64 << 20;
 
 /// The received stream does not consist of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Garbage;
 
-/// Result of one call of [`Responder::respond`].
+/// Result of a call to [`Responder::respond`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of the input that were used.
+    /// Number of input bytes consumed.
     pub consumed: usize,
-    /// Requests whose response is complete now.
+    /// Number of requests whose responses are now complete.
     pub requests: u32,
 }
 
-/// One connection's requests as they arrive, in pieces of any size.
+/// A connection's requests as they arrive, in pieces of any size.
 #[derive(Debug, Clone)]
 pub struct Responder {
     header: [u8; HEADER],
@@ -36,9 +37,9 @@ pub struct Responder {
     tag: [u8; TAG],
     body_left: u32,
     response_left: u32,
-    /// Bytes of the response so far.
+    /// Bytes of the current response so far.
     responded: u32,
-    /// The response's last byte, held until the request is complete.
+    /// The response's last byte, held back until the request is complete.
     last: Option<u8>,
 }
 
@@ -58,8 +59,8 @@ impl Default for Responder {
 }
 
 impl Responder {
-    /// Consumes as much of `input` as possible and appends at most `room` bytes of responses to `out`. The remaining
-    /// input has to be passed again, first, when there is space.
+    /// Consumes as much of `input` as possible and appends at most `room` bytes of responses to `out`. The rest of the
+    /// input has to be passed again, first, once there is space.
     pub fn respond(&mut self, input: &[u8], out: &mut Vec<u8>, room: usize) -> Result<Progress, Garbage> {
         let end = out.len() + room;
         let mut rest = input;
@@ -88,7 +89,7 @@ impl Responder {
             };
             let echoed = n.min(ready as usize);
             if echoed > end - out.len() {
-                // Whole pieces of the body or none: this one comes again.
+                // Either the whole piece of the body is used or none of it; then it is passed again.
                 let n = end - out.len();
                 if n == 0 {
                     break;
@@ -130,7 +131,7 @@ impl Responder {
         Ok(Progress { consumed: input.len() - rest.len(), requests })
     }
 
-    /// The next bytes of the body, `echoed` of them into the response.
+    /// Consumes the next bytes of the body, and copies `echoed` of them to the response.
     fn take(&mut self, bytes: &[u8], echoed: usize, out: &mut Vec<u8>) {
         let have = usize::from(self.tag_bytes);
         let n = bytes.len().min(TAG - have);
@@ -142,12 +143,12 @@ impl Responder {
         self.body_left -= bytes.len() as u32;
     }
 
-    /// The request is complete, and its response is not, for lack of space.
+    /// Whether the request is complete but, for lack of space, its response is not.
     pub fn owes(&self) -> bool {
         usize::from(self.header_bytes) == HEADER && self.body_left == 0 && self.response_left > 0
     }
 
-    /// Some of a request has come, or its response is not whole.
+    /// Whether a request has partly arrived, or its response is incomplete.
     pub fn is_midway(&self) -> bool {
         self.header_bytes > 0
     }
@@ -158,24 +159,24 @@ fn read_header(bytes: [u8; HEADER]) -> [u32; 2] {
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
-/// Source of a sender's requests: equal for the same connection and number, different for any two others.
+/// Generates a sender's requests: equal for the same connection and number, different for all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Content {
-    /// The connection, different in every run.
+    /// The connection; different in every run.
     pub connection: u64,
-    /// Number of the request on its connection, from 0.
+    /// 0-based number of the request on its connection.
     pub number: u64,
 }
 
 impl Content {
-    /// The request: header, number, connection, then 64 bits at a time that depend on both.
+    /// The request: header, number, connection, then 64-bit words that depend on both.
     pub fn request(self, body: u32, response: u32, out: &mut Vec<u8>) {
         let at = out.len();
         out.resize(at + HEADER + body as usize, 0);
         self.request_at(body, response, 0, &mut out[at..]);
     }
 
-    /// Fills `out` with the request's bytes from `offset` on, those of its header first.
+    /// Fills `out` with the request's bytes, including its header, from `offset` on.
     #[inline]
     pub fn request_at(self, body: u32, response: u32, offset: usize, out: &mut [u8]) {
         let (header, rest) = out.split_at_mut(HEADER.saturating_sub(offset).min(out.len()));
@@ -186,7 +187,7 @@ impl Content {
         self.body_at((offset + header.len()).saturating_sub(HEADER), rest);
     }
 
-    /// `bytes` of the body from its beginning.
+    /// The first `bytes` bytes of the body.
     pub fn body(self, bytes: usize, out: &mut Vec<u8>) {
         let at = out.len();
         out.resize(at + bytes, 0);
@@ -224,14 +225,14 @@ impl Content {
         word.to_le_bytes()
     }
 
-    /// The response that a server makes of it.
+    /// The response that a server produces for it.
     pub fn response(self, body: u32, response: u32, out: &mut Vec<u8>) {
         let at = out.len();
         out.resize(at + response as usize, 0);
         self.response_at(body, 0, &mut out[at..]);
     }
 
-    /// Fills `out` with bytes from `offset` on of the response to a body of `body` bytes.
+    /// Fills `out` with the bytes from `offset` on of the response to a body of `body` bytes.
     pub fn response_at(self, body: u32, offset: usize, out: &mut [u8]) {
         let (echoed, repeated) = out.split_at_mut((body as usize).saturating_sub(offset).min(out.len()));
         self.body_at(offset, echoed);

@@ -1,4 +1,4 @@
-//! The sender's end.
+//! The sender's end of the control connection.
 
 use std::time::{Duration, Instant};
 
@@ -9,33 +9,33 @@ use crate::address::Address;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::net_record::{SenderPlan, ServerCounts};
 
-/// Bytes of a server's longest line: a measurement on a large machine, with a second for each of a day.
+/// Maximum length of a server's line in bytes: a measurement on a large machine, with one entry per second for a day.
 const LONGEST: usize = 64 << 20;
-/// A server loads its probes before it welcomes.
+/// A server loads its probes before its welcome.
 const WELCOME: Duration = Duration::from_secs(30);
-/// And resets or reads them at the ends of the span, where its threads come to rest first.
+/// A server resets or reads its probes at the span's ends, after its threads have come to rest.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// The reason why the other end of a control connection is not a server.
+/// Why the other end of a control connection is not a usable server.
 pub enum Unmet {
-    /// The peer is not iotrail: no connection, or no valid message.
+    /// The peer is not iotrail: no connection, or an invalid message.
     NotOurs(String),
-    /// It is iotrail, and refuses.
+    /// The peer is iotrail, but refuses.
     Refused(Error),
 }
 
-/// A server that measures.
+/// A server that takes part in the measurement.
 pub struct Guest {
     lines: Lines,
     address: Address,
     welcome: Welcome,
     seconds: Vec<ServerCounts>,
-    /// Stored on arrival: a server that is stopped sends it without a request.
+    /// Stored on arrival, because a server that is stopped sends it without a request.
     measured: Option<Box<Measured>>,
 }
 
 impl Guest {
-    /// Connects, and negotiates the measurement with the server.
+    /// Connects and negotiates the measurement with the server.
     pub fn greet(address: &Address, asked: &SenderPlan) -> std::result::Result<Self, Unmet> {
         let not_ours = |why: &dyn std::fmt::Display| Unmet::NotOurs(why.to_string());
         let socket = address.connect().map_err(|e| not_ours(&e))?;
@@ -66,12 +66,12 @@ impl Guest {
         &self.welcome
     }
 
-    /// Counts of the server per second, as far as received.
+    /// The server's counts per second, as received so far.
     pub fn seconds(&self) -> &[ServerCounts] {
         &self.seconds
     }
 
-    /// The server counts from here on. Called with nothing in flight.
+    /// Starts the server's counts. Call with nothing in flight.
     pub fn begin(&mut self) -> Result<()> {
         let deadline = Instant::now() + ANSWER;
         self.lines.write_by(&FromSender::Begin, deadline).map_err(|e| self.lost(e))?;
@@ -82,7 +82,7 @@ impl Guest {
         }
     }
 
-    /// Reads the messages received meanwhile. Errors: the server is gone.
+    /// Reads messages that have arrived. Fails if the server is gone.
     pub fn listen(&mut self) -> Result<()> {
         while let Some(line) = self.lines.take().map_err(|e| self.lost(e))? {
             let message = serde_json::from_str(&line).map_err(|_| self.lost(Broken::Garbage))?;
@@ -91,15 +91,15 @@ impl Guest {
         Ok(())
     }
 
-    /// The server's measurement since [`begin`](Self::begin). Called with nothing in flight, or when the data connections are
-    /// broken.
+    /// The server's measurement since [`begin`](Self::begin). Call with nothing in flight, or when the data connections
+    /// are broken.
     pub fn end(&mut self) -> Result<Box<Measured>> {
-        // Read first: a write to a closed connection may discard received data.
+        // Read first, because a write to a closed connection may discard received data.
         let there = self.listen();
         let deadline = Instant::now() + ANSWER;
         if self.measured.is_none() {
             there?;
-            // A stopped server does not read it, but has sent its measurement: the next read decides.
+            // A stopped server does not read this but has already sent its measurement, so the next read decides.
             let _ = self.lines.write_by(&FromSender::End, deadline);
         }
         loop {
@@ -138,7 +138,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // A server that does not hear it finds the connection closed.
+        // A server that misses this message notices the closed connection.
         let _ = self.lines.write_by(&FromSender::Bye, Instant::now());
     }
 }

@@ -1,5 +1,5 @@
-//! The server's end: one sender at a time. A second sender, or an invalid message, is refused with a line and counted; a
-//! connection that stays silent does not occupy the slot.
+//! The server's end of the control connection, for one sender at a time. A second sender, or an invalid message, is
+//! rejected with a line and counted. A silent connection does not occupy the slot.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,23 +14,23 @@ use super::message::{FromSender, FromServer, Hello, other_protocol};
 use crate::address::Address;
 use iotrail_base::error::{Error, Result};
 
-/// Bytes of a sender's longest line.
+/// Maximum length of a sender's line in bytes.
 const LONGEST: usize = 64 << 10;
-/// Time that a sender has for its hello, or to accept a message.
+/// Time allowed for a sender's hello, or for accepting a message.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections before their hello; further ones are closed at once.
+/// Maximum connections without a hello; further ones are closed immediately.
 const ARRIVING: usize = 16;
-/// No new connection is accepted for so long after one could not be.
+/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// An event of the control socket.
 #[derive(Debug, PartialEq)]
 pub enum Event {
-    /// A sender has the place now.
+    /// A sender has taken the slot.
     Hello(Box<Hello>),
     Begin,
     End,
-    /// The sender has gone, in good order or not; the place is free.
+    /// The sender has left, cleanly or not, and the slot is free.
     Left,
 }
 
@@ -63,17 +63,17 @@ impl Host {
         })
     }
 
-    /// With the port that the kernel chose.
+    /// The address, including a port chosen by the kernel.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Connections that were refused so far.
+    /// Number of rejected connections so far.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The next event; `None`: none until then, or a signal came.
+    /// The next event; `None` if there was none until then, or after a signal.
     pub fn next(&mut self, until: Instant) -> Result<Option<Event>> {
         if let Some(event) = self.happened.pop_front() {
             return Ok(Some(event));
@@ -109,7 +109,7 @@ impl Host {
                 Ok(lines) => self.arriving.push(Arriving { lines, until: Instant::now() + PATIENCE }),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::ECONNABORTED)) => {}
-                // Out of descriptors or memory: those who wait are accepted when others have gone.
+                // Out of descriptors or memory: waiting connections are accepted after others have closed.
                 Err(_) => {
                     self.deaf_until = Some(Instant::now() + PAUSE);
                     return;
@@ -148,7 +148,7 @@ impl Host {
 
     fn refuse(&mut self, mut lines: Lines, why: &str) {
         self.refused += 1;
-        // One that does not listen has no use for the reason.
+        // A peer that does not read this has no use for the reason.
         let _ = lines.write_by(&FromServer::Refused { why: why.into() }, Instant::now());
     }
 
@@ -174,7 +174,7 @@ impl Host {
         self.happened.push_back(Event::Left);
     }
 
-    /// Ends the connection of the one who has the place, with the reason.
+    /// Ends the current sender's connection, with the reason.
     pub fn send_away(&mut self, why: &str) {
         if let Some(lines) = self.seated.take() {
             self.refuse(lines, why);
@@ -182,7 +182,7 @@ impl Host {
         }
     }
 
-    /// Sends a message to the current sender; if it fails, that sender has left.
+    /// Sends a message to the current sender. If that fails, the sender counts as having left.
     pub fn say(&mut self, message: &FromServer) {
         if let Some(lines) = &mut self.seated
             && lines.write_by(message, Instant::now() + PATIENCE).is_err()
@@ -191,7 +191,8 @@ impl Host {
         }
     }
 
-    /// Sends the last message, and waits until the sender has left: a socket that is closed with unread data discards what it has not sent.
+    /// Sends the last message and waits until the sender has left: closing a socket with unread data discards unsent
+    /// data.
     pub fn hand_over(&mut self, message: &FromServer) {
         self.say(message);
         let until = Instant::now() + PATIENCE;
@@ -204,7 +205,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         if let Address::Unix(path) = &self.address {
-            // It may be gone already.
+            // The file may already be gone.
             let _ = std::fs::remove_file(path);
         }
     }

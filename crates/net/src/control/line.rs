@@ -1,4 +1,5 @@
-//! Lines over a stream socket, limited in size and time: neither end waits longer than its own limit, whatever the other end does.
+//! Lines over a stream socket, with limits on length and time: neither end waits longer than its own limit, whatever
+//! the other end does.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,16 +10,16 @@ use rustix::io::Errno;
 use serde::Serialize;
 use socket2::{Socket, TcpKeepalive};
 
-/// Why the connection is not usable any longer.
+/// Why the connection is no longer usable.
 #[derive(Debug)]
 pub enum Broken {
-    /// The other end has closed it.
+    /// The peer closed the connection.
     Gone,
-    /// A line is longer than any message.
+    /// A line is longer than any valid message.
     TooLong,
-    /// No text.
+    /// A line is not text.
     Garbage,
-    /// Nothing came, or nothing was taken, for as long as was to be waited.
+    /// Nothing arrived, or nothing was accepted, within the time limit.
     Silent,
     Failed(io::Error),
 }
@@ -39,18 +40,18 @@ impl std::error::Error for Broken {}
 pub struct Lines {
     socket: Socket,
     read: Vec<u8>,
-    /// Length of the prefix of `read` without a line end.
+    /// Length of the prefix of `read` that is known to have no line end.
     searched: usize,
     most: usize,
 }
 
 impl Lines {
-    /// `most`: bytes of the longest line that is taken.
+    /// `most`: maximum line length in bytes.
     pub fn new(socket: Socket, most: usize) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         if socket.local_addr()?.is_ipv4() || socket.local_addr()?.is_ipv6() {
             socket.set_tcp_nodelay(true)?;
-            // A machine that went without a word is noticed within 15 s.
+            // Detects a peer machine that vanished within 15 s.
             let often = TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(2));
             socket.set_tcp_keepalive(&often.with_retries(5))?;
         }
@@ -61,7 +62,7 @@ impl Lines {
         self.socket.as_fd()
     }
 
-    /// A line that has come already, without its end; `None`: not yet.
+    /// A line that has already arrived, without its line end; `None` if it is incomplete.
     pub fn take(&mut self) -> Result<Option<String>, Broken> {
         loop {
             if let Some(at) = self.read[self.searched..].iter().position(|b| *b == b'\n') {
@@ -86,7 +87,7 @@ impl Lines {
         }
     }
 
-    /// The next line, if it comes until then.
+    /// The next line, if it arrives before the deadline.
     pub fn read_by(&mut self, deadline: Instant) -> Result<String, Broken> {
         loop {
             if let Some(line) = self.take()? {
@@ -96,7 +97,7 @@ impl Lines {
         }
     }
 
-    /// A message, whole, if it is taken until then.
+    /// Sends a complete message, if the peer accepts it before the deadline.
     pub fn write_by(&mut self, message: &impl Serialize, deadline: Instant) -> Result<(), Broken> {
         let mut line = serde_json::to_vec(message).map_err(|e| Broken::Failed(e.into()))?;
         line.push(b'\n');
@@ -128,9 +129,9 @@ fn of_peer(e: io::Error) -> Broken {
     }
 }
 
-/// Waits for one of these, so long at most; a signal ends it too.
+/// Waits for one of these, at most this long; a signal also ends the wait.
 pub fn poll(fds: &mut [PollFd<'_>], patience: Duration) -> io::Result<()> {
-    // A longer time than poll can express is unlimited.
+    // A time that poll cannot express means no limit.
     match event::poll(fds, Timespec::try_from(patience).ok().as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(e) => Err(e.into()),

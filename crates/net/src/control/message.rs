@@ -1,4 +1,4 @@
-//! Messages of both ends, one JSON value per line.
+//! Messages in both directions, one JSON value per line.
 
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// The connection between the two, as a measurement names it.
+    /// The kind of connection between both, named as in a measurement.
     pub fn between(&self, other: &Machine) -> &'static str {
         match self {
             Machine { boot_id: Some(id), .. } if other.boot_id.as_ref() != Some(id) => "hosts",
@@ -89,7 +89,7 @@ pub struct Measured {
     pub server: ServerRecord,
 }
 
-/// The part of the first word, of either end, that every protocol has.
+/// The part of the first message, in either direction, that all protocol versions share.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum FirstWord {
@@ -103,7 +103,7 @@ struct Greeting {
     version: String,
 }
 
-/// Why the protocol of a hello is not supported; `None`: it is, or the line is not a hello.
+/// Why a hello's protocol is not supported; `None` if it is supported, or if the line is not a hello.
 pub fn other_protocol(line: &str) -> Option<String> {
     let FirstWord::Hello(them) = serde_json::from_str(line).ok()?;
     (them.protocol != PROTOCOL).then(|| {

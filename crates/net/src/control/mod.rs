@@ -1,5 +1,5 @@
-//! The control connection, separate from the requests: sender and server negotiate the measurement, and the server returns its half
-//! of it.
+//! The control connection, separate from the requests: sender and server negotiate the measurement, and the server
+//! returns its half.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -22,8 +22,8 @@
 //!   bye                              →
 //! ```
 //!
-//! A server that is stopped in between sends `measured` without a request, for the span so far. An end that finds the other one
-//! gone continues with the data received.
+//! A server that is stopped meanwhile sends `measured` without a request, for the span so far. If one end disappears,
+//! the other continues with the data received.
 
 pub mod guest;
 pub mod host;
@@ -38,13 +38,13 @@ use std::path::PathBuf;
 use crate::address::Address;
 use iotrail_base::error::{Error, Result};
 
-/// Incremented when a message changes its meaning.
+/// Incremented when the meaning of a message changes.
 pub const PROTOCOL: u32 = 1;
 
-/// Requested address of the control connection.
+/// Where to place the control connection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Place {
-    /// Next to the data: the next port, or `PATH.control`.
+    /// Next to the data address: the next port, or `PATH.control`.
     #[default]
     Beside,
     At(Address),
@@ -63,7 +63,7 @@ impl std::str::FromStr for Place {
 }
 
 impl Place {
-    /// `None`: there is to be none.
+    /// `None` if there should be no control connection.
     pub fn of(&self, data: &Address) -> Result<Option<Address>> {
         match self {
             Place::Beside => beside(data).map(Some),

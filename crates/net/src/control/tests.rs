@@ -1,4 +1,4 @@
-//! The two ends against each other, and each against hands that do it wrong.
+//! Tests both ends against each other, and each against misbehaving peers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -43,7 +43,7 @@ fn host() -> Host {
     Host::listen(&"127.0.0.1:0".parse().unwrap()).unwrap()
 }
 
-/// The next thing that happens; every test here is over in much less.
+/// The next event; every test needs much less time than the limit.
 fn next(host: &mut Host) -> Event {
     let until = Instant::now() + Duration::from_secs(60);
     while Instant::now() < until {
@@ -54,7 +54,7 @@ fn next(host: &mut Host) -> Event {
     panic!("nothing happened");
 }
 
-/// Until this many were refused.
+/// Waits until this many connections were rejected.
 fn refuses(host: &mut Host, many: u64) {
     let until = Instant::now() + Duration::from_secs(60);
     while host.refused() < many && Instant::now() < until {
@@ -141,11 +141,11 @@ fn a_peer_that_is_not_a_sender_is_refused_and_takes_no_slot() {
         let line = rest(&stream);
         assert!(line.starts_with("{\"refused\":{\"why\":\"") && line.contains(reason), "{said}: {line}");
     }
-    // Longer than any message, and no text: whether the reason arrives is the kernel's affair.
+    // Longer than any message, and not text. Whether the reason arrives depends on the kernel.
     for said in [vec![b'x'; 200 << 10], vec![0xff, b'\n']] {
         let before = host.refused();
         let mut stream = connect(&host);
-        // It may be closed before it has taken all.
+        // The connection may be closed before everything is written.
         let _ = stream.write_all(&said);
         refuses(&mut host, before + 1);
     }
@@ -179,7 +179,7 @@ fn one_sender_at_a_time_and_one_that_vanishes_frees_the_place() {
     let mut fourth = connect(&host);
     fourth.write_all(hello(PROTOCOL).as_bytes()).unwrap();
     assert!(matches!(next(&mut host), Event::Hello(_)));
-    // It no longer listens; an error here is expected.
+    // The peer no longer reads; an error here is expected.
     fourth.shutdown(Shutdown::Both).unwrap();
     host.say(&FromServer::Begun);
     assert_eq!(next(&mut host), Event::Left);
@@ -202,7 +202,7 @@ fn a_lost_server_keeps_its_reported_seconds() {
         host.say(&FromServer::Begun);
         host.say(&FromServer::Second(Box::new(counts(5))));
         if stopped {
-            // More than the socket buffers take.
+            // More data than the socket buffers hold.
             let FromServer::Measured(mut part) = measured(false, 7) else { unreachable!() };
             part.server.version = "x".repeat(16 << 20);
             host.hand_over(&FromServer::Measured(part));

@@ -11,23 +11,23 @@ pub struct Shape {
     pub response: u32,
 }
 
-/// The connections of one run: no two have the same number on the wire, nor as those of another seed.
+/// The connections of one run: their numbers on the wire differ from each other, and from those of other seeds.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     pub first: u64,
 }
 
 impl Run {
-    /// The `number`-th request (from 0) of the `serial`-th connection (from 0). The numbers on the wire begin anywhere, so that
-    /// short responses of two connections differ too.
+    /// The request `number` of connection `serial` (both 0-based). Numbers on the wire start at random values, so that
+    /// even short responses of two connections differ.
     #[inline]
     pub fn content(self, serial: u64, number: u64) -> Content {
         Content { connection: self.first.wrapping_add(serial), number: number.wrapping_add(beginning(serial)) }
     }
 
-    /// The connection and request named in a response, if they can belong to this run.
+    /// The connection and request in a response, if they can belong to this run.
     fn read(self, words: [u8; 16]) -> Option<(u64, u64)> {
-        // Random bytes hardly ever give numbers this small.
+        // Random bytes almost never produce numbers this small.
         const MOST: u64 = 1 << 40;
         let [number, connection] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| words[at + i])));
         let serial = connection.wrapping_sub(self.first);
@@ -48,13 +48,13 @@ pub struct Checker {
     wanted: Box<[u8]>,
 }
 
-/// Requests in flight on the connection, by number from 0.
+/// Requests in flight on a connection, numbered from 0.
 #[derive(Debug, Clone, Copy)]
 pub struct InFlight {
     pub serial: u64,
-    /// The next to be answered.
+    /// The next request to be answered.
     pub answered: u64,
-    /// Requests that are at least partly sent.
+    /// Number of requests that are at least partly sent.
     pub begun: u64,
 }
 
@@ -63,7 +63,8 @@ impl Checker {
         Self { run, shape, wanted: vec![0; 4096].into() }
     }
 
-    /// Where in the response the first byte of `piece`, which begins at `offset` of it, differs; `None`: nowhere.
+    /// Where in the response the first byte of `piece` differs, if `piece` starts at `offset`; `None` if nothing
+    /// differs.
     #[inline]
     pub fn differs(&mut self, content: Content, offset: usize, piece: &[u8]) -> Option<usize> {
         let most = self.wanted.len();
@@ -79,12 +80,12 @@ impl Checker {
         None
     }
 
-    /// `input` begins at `offset` of the response to the next request, and differs from it first at `wrong`.
+    /// Explains an `input` that starts at `offset` of the response to the next request, and first differs at `wrong`.
     #[cold]
     pub fn explain(&mut self, asked: InFlight, offset: usize, input: &[u8], wrong: usize) -> Wrong {
         let content = self.run.content(asked.serial, asked.answered);
         let enough = 8.min(self.shape.response as usize);
-        // The part of the response received so far.
+        // The part of the response received earlier.
         let mut here = vec![0; offset];
         content.response_at(self.shape.request, 0, &mut here);
         here.extend_from_slice(&input[..input.len().min(self.shape.response as usize - offset)]);
@@ -107,7 +108,7 @@ impl Checker {
         Wrong { connection: asked.serial, request: asked.answered, of_bytes: self.shape.response, what }
     }
 
-    /// The other request that has this response.
+    /// The other request to which this response belongs.
     fn whose(&mut self, asked: InFlight, here: &[u8]) -> Option<(u64, u64)> {
         const BACK: u64 = 1000;
         let near = asked.answered.saturating_sub(BACK)..asked.begun;
@@ -116,10 +117,10 @@ impl Checker {
         on_this.chain(said).find(|&(serial, number)| self.differs(self.run.content(serial, number), 0, here).is_none())
     }
 
-    /// The end of the response, if the next one follows at once.
+    /// Where the response ends, if the next response follows immediately.
     fn cut_at(&mut self, asked: InFlight, offset: usize, input: &[u8], wrong: usize, enough: usize) -> Option<usize> {
         let next = self.run.content(asked.serial, asked.answered + 1);
-        // The next one may begin with bytes that belonged here.
+        // The next response may begin with bytes that match this one.
         let cuts = wrong.saturating_sub(8).max(offset)..=wrong;
         cuts.rev().find(|&cut| {
             let rest = first(&input[cut - offset..], self.shape.response);
@@ -132,7 +133,7 @@ fn first(bytes: &[u8], most: u32) -> &[u8] {
     &bytes[..bytes.len().min(most as usize)]
 }
 
-/// A response that is not the one to its request. Connections and requests are numbered from 0 here, and from 1 in the text.
+/// A wrong response. Connections and requests are numbered from 0 here, and from 1 in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
     pub connection: u64,
@@ -143,7 +144,7 @@ pub struct Wrong {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// It is another request's.
+    /// The response belongs to another request.
     Swapped {
         connection: u64,
         request: u64,
@@ -152,11 +153,11 @@ pub enum What {
     TooShort {
         bytes: usize,
     },
-    /// This many bytes are between the previous response and this one.
+    /// This many bytes separate this response from the previous one.
     TooLong {
         extra: usize,
     },
-    /// Bytes without a request.
+    /// Bytes that belong to no request.
     Unasked {
         bytes: usize,
     },
@@ -218,7 +219,7 @@ mod tests {
         out
     }
 
-    /// For request 4 of connection 2, with 5 and 6 in flight after it.
+    /// For request 4 of connection 2, with requests 5 and 6 in flight as well.
     fn explained(shape: Shape, offset: usize, input: &[u8]) -> Option<What> {
         let mut checker = Checker::new(RUN, shape);
         let asked = InFlight { serial: 2, answered: 4, begun: 7 };

@@ -1,4 +1,4 @@
-//! The requests and responses of one connection: to be sent, sent, to be received. It makes no system call and stores no
+//! Requests and responses of one connection: to be sent, sent, to be received. Makes no system calls and stores no
 //! data: requests and responses are generated again from their numbers.
 
 use iotrail_load::clock::Clock;
@@ -9,10 +9,10 @@ use super::tally::Tally;
 use crate::options::Check;
 use crate::wire::HEADER;
 
-/// A peer that answers a complete request, or transfers this many bytes, is alive.
+/// A peer that answers a complete request, or transfers this many bytes, counts as alive.
 const SIGN_OF_LIFE: u64 = 16 << 10;
 
-/// Parameters common to all connections of a thread.
+/// Parameters shared by all connections of a thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     pub shape: Shape,
@@ -23,7 +23,7 @@ pub struct Terms {
     pub check: Check,
     /// Open loop: latency counts from the intended time.
     pub paced: bool,
-    /// Requests that a connection has in its life.
+    /// Number of requests over a connection's lifetime.
     pub life: u64,
 }
 
@@ -42,29 +42,29 @@ impl Terms {
     }
 }
 
-/// Counts are of requests, from the connection's beginning.
+/// A connection. Counts are of requests since the connection began.
 #[derive(Debug)]
 pub struct Connection {
     serial: u64,
-    /// To be sent, or sent.
+    /// Requests accepted for sending, whether sent or not.
     admitted: u64,
-    /// Wholly sent.
+    /// Requests sent completely.
     sent: u64,
-    /// Sent bytes of the next request: header and body.
+    /// Bytes sent of the next request, header and body.
     sent_bytes: u32,
     answered: u64,
-    /// Received bytes of the next response.
+    /// Bytes received of the next response.
     answered_bytes: u32,
-    /// Start of the latency of each request in flight, by number; the length is a power of two.
+    /// Start of each in-flight request's latency, by number; the length is a power of two.
     since: Box<[u64]>,
-    /// When the peer last gave a sign of life, or the first request after a silence was sent.
+    /// When the peer last showed a sign of life, or when the first request after a silence was sent.
     alive_at: u64,
-    /// Bytes in either direction since.
+    /// Bytes transferred in both directions since then.
     moved: u64,
 }
 
-/// Number of requests that a connection with `free` slots accepts: whole bursts, except the last one, when at most `most` are
-/// left.
+/// Number of requests that a connection with `free` slots accepts: complete bursts, except for the last one when at
+/// most `most` are left.
 pub fn admissible(free: u64, burst: u64, most: u64) -> u64 {
     let group = burst.min(most);
     if free < group { 0 } else { (free - free % burst).max(group).min(most) }
@@ -86,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Restarts it as the `serial`-th connection of the run.
+    /// Restarts this as connection `serial` of the run.
     pub fn begin(&mut self, serial: u64) {
         *self = Self { serial, since: std::mem::take(&mut self.since), ..Self::new(0) };
     }
@@ -95,14 +95,14 @@ impl Connection {
         self.serial
     }
 
-    /// Number of requests that it accepts, out of `most`.
+    /// Number of requests that it accepts, at most `most`.
     #[inline]
     pub fn room(&self, terms: &Terms, most: u64) -> u64 {
         let free = terms.window - (self.admitted - self.answered);
         admissible(free, terms.burst, most.min(terms.life - self.admitted))
     }
 
-    /// Accepts `count` requests, whose latency starts at `since` (in a closed loop: when they are sent).
+    /// Accepts `count` requests, whose latency starts at `since` (in a closed loop, when they are sent).
     #[inline]
     pub fn admit(&mut self, count: u64, since: u64) {
         for number in self.admitted..self.admitted + count {
@@ -117,38 +117,38 @@ impl Connection {
         &mut self.since[number as usize & mask]
     }
 
-    /// Requests that are at least partly sent.
+    /// Number of requests at least partly sent.
     pub fn begun(&self) -> u64 {
         self.sent + u64::from(self.sent_bytes > 0)
     }
 
-    /// Sent at least in part, and not answered.
+    /// Number of requests at least partly sent and not answered.
     pub fn unanswered(&self) -> u64 {
         self.begun().saturating_sub(self.answered)
     }
 
-    /// Taken on, and nothing of them sent.
+    /// Number of requests accepted but not even partly sent.
     pub fn unsent(&self) -> u64 {
         self.admitted - self.begun()
     }
 
-    /// Everything was sent and answered.
+    /// Whether everything was sent and answered.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.admitted == self.answered && self.admitted == self.sent
     }
 
-    /// It is quiet and will stay so.
+    /// Whether it is quiet and will remain so.
     pub fn is_spent(&self, terms: &Terms) -> bool {
         self.answered == terms.life && self.is_quiet()
     }
 
-    /// Its peer owes a response, and was last active before `since`.
+    /// Whether the peer owes a response, and was last active before `since`.
     pub fn is_silent(&self, since: u64) -> bool {
         !self.is_quiet() && self.alive_at < since
     }
 
-    /// Its current position in the exchange, for the text of an error.
+    /// The current position in the exchange, for error messages.
     pub fn midway(&self, shape: Shape) -> Option<String> {
         let request = self.answered + 1;
         (self.answered_bytes > 0).then(|| {
@@ -156,7 +156,7 @@ impl Connection {
         })
     }
 
-    /// Writes the next data to send into `out`, as much as fits; returns the number of bytes. `now` is before the send.
+    /// Writes as much pending data as fits into `out`, and returns the number of bytes. `now`: before the send.
     #[inline]
     pub fn compose(&mut self, terms: &Terms, now: u64, out: &mut [u8], tally: &mut Tally) -> usize {
         let mut at = 0;
@@ -182,7 +182,7 @@ impl Connection {
         at
     }
 
-    /// The kernel accepted this many of the composed bytes.
+    /// Accounts for this many composed bytes as accepted by the kernel.
     #[inline]
     pub fn taken(&mut self, bytes: usize, terms: &Terms, now: u64, tally: &mut Tally) {
         let begun = self.begun();
@@ -198,7 +198,7 @@ impl Connection {
         self.moved(bytes, now);
     }
 
-    /// Bytes that came, found at `now`; the responses that are whole with them.
+    /// Accounts for received bytes, found at `now`, and for the responses that they complete.
     #[inline]
     pub fn receive(
         &mut self,
@@ -227,7 +227,8 @@ impl Connection {
             rest = &rest[piece.len()..];
             self.answered_bytes += piece.len() as u32;
             if self.answered_bytes == terms.shape.response {
-                // Requests of one send that are answered together have one latency, recorded as one value with a count.
+                // Requests sent together and answered together have the same latency, and are recorded as one value
+                // with a count.
                 let began = *self.slot(self.answered);
                 if began != since {
                     tally.record(&terms.clock, since, now, run);
@@ -290,7 +291,7 @@ mod tests {
         assert_eq!(admissible(8, 4, 0), 0);
     }
 
-    /// Through the server's half of the protocol, in pieces of every size on both ways.
+    /// Passes data through the server's half of the protocol, in pieces of every size in both directions.
     #[test]
     fn each_request_is_answered_with_any_fragmentation() {
         for (request, response) in [(64, 64), (1, 1), (200, 9), (9, 200), (5000, 5000)] {

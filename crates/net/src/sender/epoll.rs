@@ -1,4 +1,4 @@
-//! An epoll instance that waits to the nanosecond: requests of an open loop have their times.
+//! An epoll instance with nanosecond timeouts, because requests of an open loop have exact times.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -30,7 +30,7 @@ impl Epoll {
         Ok(Self { fd, events: vec![none; EVENTS].into() })
     }
 
-    /// `at` comes back with the socket's events. The socket is forgotten when it is closed.
+    /// `at` is returned with the socket's events. Closing the socket removes it.
     pub fn add(&self, socket: &Socket, interest: EventFlags, at: usize) -> Result<()> {
         epoll::add(&self.fd, socket, EventData::new_u64(at as u64), interest).map_err(cannot_watch)
     }
@@ -39,11 +39,11 @@ impl Epoll {
         epoll::modify(&self.fd, socket, EventData::new_u64(at as u64), interest).map_err(cannot_watch)
     }
 
-    /// Waits for `span` at most; the number of events, to be had by [`Epoll::event`].
+    /// Waits at most `span`, and returns the number of events for [`Epoll::event`].
     pub fn wait(&mut self, span: Duration) -> Result<usize> {
         let timeout = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: span.subsec_nanos().into() };
-        // rustix would round up to milliseconds, and glibc has had a function for it since 2.35 only.
-        // SAFETY: a live array of that many events, which the kernel writes, a live timeout, and no signal mask.
+        // rustix would round up to milliseconds, and glibc has a function for this only since 2.35.
+        // SAFETY: a live array for that many events, which the kernel writes, a live timeout, and no signal mask.
         let n = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -64,7 +64,7 @@ impl Epoll {
         }
     }
 
-    /// The connection and its events.
+    /// The connection, and its events.
     #[inline]
     pub fn event(&self, n: usize) -> (usize, EventFlags) {
         let event = self.events[n];

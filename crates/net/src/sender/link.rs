@@ -1,4 +1,4 @@
-//! A connection's socket: opened, opened again, lost.
+//! A connection's socket: opened, reopened, lost.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::connection::Connection;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// To be opened: tried since, and again at.
+    /// To be opened: time of the first attempt, and of the next one.
     Closed {
         since: u64,
         again_at: u64,
@@ -17,18 +17,18 @@ pub enum State {
         since: u64,
     },
     Open,
-    /// Closed for good.
+    /// Closed permanently.
     Lost,
 }
 
 pub struct Link {
     pub socket: Option<Socket>,
     pub state: State,
-    /// The kernel accepted only a part: no send before it reports the socket writable.
+    /// The kernel accepted only part of the data: send again only after the socket becomes writable.
     pub blocked: bool,
-    /// Error of a send; earlier responses can still be received.
+    /// A send error; earlier responses can still be received.
     pub error: Option<io::Error>,
-    /// Open loop: it is in the queue of connections with free slots.
+    /// Open loop: whether it is in the queue of connections with free slots.
     pub has_turn: bool,
     pub talk: Connection,
 }

@@ -1,4 +1,4 @@
-//! A thread's connections: opened, written to, read from, closed.
+//! Opens, writes to, reads from and closes a thread's connections.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -12,11 +12,11 @@ use super::thread::{RETRY, Thread};
 use iotrail_base::error::{Error, Result};
 use iotrail_load::gate::Stage;
 
-/// Connections that a thread opens at a time: a server has to accept them as fast.
+/// Connections that a thread opens concurrently, so that the server can keep up with accepting them.
 const OPENING: usize = 64;
 
 impl Thread<'_, '_> {
-    /// Starts opening closed connections, some at a time.
+    /// Starts to open closed connections, a few at a time.
     pub fn open_closed(&mut self, now: u64) -> Result<()> {
         if self.ending {
             return Ok(());
@@ -49,7 +49,7 @@ impl Thread<'_, '_> {
         Ok(())
     }
 
-    /// A connection that was under way is there, or failed.
+    /// Handles the result of a connection attempt.
     pub fn connected(&mut self, at: usize, since: u64, now: u64) -> Result<()> {
         self.connecting -= 1;
         let Some(socket) = &self.links[at].socket else { return Ok(()) };
@@ -72,10 +72,10 @@ impl Thread<'_, '_> {
         self.go_on(at)
     }
 
-    /// It is tried again where that can help, until the time to give up has come.
+    /// Retries if that may help, until it is time to give up.
     fn failed_to_open(&mut self, at: usize, since: u64, now: u64, e: io::Error) -> Result<()> {
         let passing = match e.raw_os_error() {
-            // A UNIX socket's queue is full; all ports wait for their last packets.
+            // The UNIX socket's queue is full, or all ports are in TIME_WAIT.
             Some(libc::EAGAIN | libc::EADDRNOTAVAIL | libc::EINTR) => true,
             Some(libc::EMFILE | libc::ENFILE) => {
                 return Err(Error::machine("cannot open a connection", "raise ulimit -n").because(e));
@@ -92,9 +92,9 @@ impl Thread<'_, '_> {
         self.end(cannot_connect(self.shared.address, e))
     }
 
-    /// All its requests were answered: it is replaced by a new connection.
+    /// Replaces a connection whose requests were all answered by a new one.
     pub fn renew(&mut self, at: usize, now: u64) {
-        // At once: `now` may be later than the round that opens it.
+        // Immediately: `now` may be later than the iteration that opens it.
         self.close(at, State::Closed { since: now, again_at: 0 });
         self.closed.push(at);
     }
@@ -108,7 +108,7 @@ impl Thread<'_, '_> {
         }
     }
 
-    /// The server has closed it, or it broke for this reason.
+    /// The server closed the connection, or it broke for this reason.
     pub fn broke(&mut self, at: usize, now: u64, cause: Option<io::Error>) -> Result<()> {
         if at >= self.speaking {
             self.tally.sums.broken += 1;
@@ -131,7 +131,7 @@ impl Thread<'_, '_> {
         self.give_up(at, now, why)
     }
 
-    /// The connection is unusable; its requests in flight stay unanswered.
+    /// Gives up an unusable connection; its in-flight requests remain unanswered.
     fn give_up(&mut self, at: usize, now: u64, why: Error) -> Result<()> {
         let talk = &self.links[at].talk;
         self.tally.sums.broken += 1;
@@ -147,7 +147,7 @@ impl Thread<'_, '_> {
         self.end(why)
     }
 
-    /// Ends the load, with the measurement so far, if any.
+    /// Ends the load; keeps the measurement so far, if any.
     fn end(&self, why: Error) -> Result<()> {
         if self.stage != Some(Stage::Measured) {
             return Err(why);
@@ -156,7 +156,7 @@ impl Thread<'_, '_> {
         Ok(())
     }
 
-    /// Gives up the connections that have had no answer for too long.
+    /// Gives up connections that have been silent for too long.
     pub fn look_for_silent_ones(&mut self, now: u64) -> Result<()> {
         let give_up = self.shared.spec.give_up;
         let then = now.saturating_sub(self.shared.clock.ticks(give_up));
@@ -208,7 +208,7 @@ fn cannot_connect(address: &crate::address::Address, e: io::Error) -> Error {
     Error::machine(format!("cannot connect to {address}"), remedy).because(e)
 }
 
-/// Without a listener, a socket may by chance get the same port to which it connects, and connects to itself.
+/// Whether a socket connected to itself: without a listener, it may be assigned the port to which it connects.
 fn is_own_end(socket: &Socket) -> bool {
     match (socket.local_addr(), socket.peer_addr()) {
         (Ok(here), Ok(there)) => here.as_socket().is_some() && here.as_socket() == there.as_socket(),

@@ -1,4 +1,4 @@
-//! The sender: threads that each keep requests in flight on their connections, and check every response.
+//! The sender: threads that keep requests in flight on their connections and check every response.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `epoll` | waiting with nanosecond resolution |
 //! | `tally`, `outcome` | sums and latency of a thread; totals |
 //!
-//! The stages are those of every load ([`iotrail_load`]): at the two quiet points every request was answered, so between them the
-//! counts of server and sender agree.
+//! The stages are those of all loads ([`iotrail_load`]): at the two quiet points every request has been answered, so
+//! between them the sender's and the server's counts agree.
 
 mod check;
 mod connection;
@@ -43,17 +43,19 @@ pub use outcome::Sent;
 use spec::SenderSpec;
 use thread::Shared;
 
-/// Runs the load of `spec` against the server at `address`. The calling thread only waits; the sender has its own threads.
+/// Runs the load of `spec` against the server at `address`. The calling thread only waits; the sender has threads of
+/// its own.
 ///
-/// `boundary` is called at the three [`Boundary`] points, `progress` in between, both on the calling thread. An error of `boundary`
-/// ends the load; one at `MeasureEnds` comes after the measurement, and is returned as [`Sent::broken_off`]. Setting
-/// `stop` ends the load at a quiet point; the measurement so far is returned, marked `interrupted`.
+/// `boundary` is called at the three [`Boundary`] points and `progress` in between, both on the calling thread. An
+/// error of `boundary` ends the load; an error at `MeasureEnds` comes after the measurement and is returned as
+/// [`Sent::broken_off`]. Setting `stop` ends the load at a quiet point and returns the measurement so far, marked
+/// `interrupted`.
 ///
-/// A connection that breaks or is given up in the measured stage ends it; the measurement so far is returned with the
-/// reason, `broken_off`. With [`SenderSpec::reconnect`] the load continues.
+/// If a connection breaks or is given up during the measured stage, the load ends, and the measurement so far is
+/// returned with the reason in `broken_off`. With [`SenderSpec::reconnect`], the load continues.
 ///
-/// Errors: no connection; too few file descriptors; a wrong response, at any time; a connection that breaks or is given up
-/// before the measured stage.
+/// Fails without a connection, with too few file descriptors, on a wrong response at any time, and if a connection
+/// breaks or is given up before the measured stage.
 pub fn run(
     spec: &SenderSpec,
     address: &Address,
@@ -97,7 +99,7 @@ pub fn run(
                 let e = Error::machine("cannot start a sender thread", remedy).because(e);
                 finished.lock().unwrap_or_else(PoisonError::into_inner).push((number, Err(e)));
                 shared.halt.store(true, Ordering::Relaxed);
-                // In the place of the threads that are not there.
+                // Accounts for the threads that do not exist.
                 (number..spec.threads).for_each(|_| shared.gate.leave());
                 break;
             }
@@ -107,7 +109,7 @@ pub fn run(
     let Conductor { started_unix_s, series, refused, .. } = conductor;
     let mut threads = finished.into_inner().unwrap_or_else(PoisonError::into_inner);
     threads.sort_by_key(|(number, _)| *number);
-    // A thread that was only called off is not the cause.
+    // A thread that was only cancelled is not the cause.
     let (done, failed): (Vec<_>, Vec<_>) = threads.into_iter().map(|(_, done)| done).partition(|d| d.is_ok());
     let mut failures: Vec<Error> = refused.into_iter().chain(failed.into_iter().filter_map(Result::err)).collect();
     failures.sort_by_key(gate::is_called_off);
@@ -135,22 +137,22 @@ fn unix_time() -> Result<std::time::Duration> {
         .map_err(|e| Error::machine("the machine's clock stands before 1970", "set it").because(e))
 }
 
-/// The calling thread's part: opens the gate between the stages, reports progress, stops the load on request.
+/// The calling thread's part: opens the gate between stages, reports progress, and stops the load on request.
 struct Conductor<'a, 'b> {
     shared: &'a Shared<'b>,
     boundary: &'a mut dyn FnMut(Boundary) -> Result<()>,
     progress: &'a mut dyn FnMut(Progress),
     stop: &'a AtomicBool,
     started_unix_s: u64,
-    /// Completions of the measured stage over time.
+    /// Completions over the measured stage.
     series: Series,
-    /// The caller's error that ended the load.
+    /// The caller's error, which ended the load.
     refused: Option<Error>,
 }
 
 impl Conductor<'_, '_> {
     fn conduct(&mut self) {
-        // Nothing is measured yet: a stop ends it.
+        // Nothing has been measured yet, so a stop ends the load.
         while !self.shared.gate.all_stand(TICK) {
             if self.stop.load(Ordering::Relaxed) {
                 self.shared.halt.store(true, Ordering::Relaxed);
@@ -170,8 +172,8 @@ impl Conductor<'_, '_> {
         self.pass(Boundary::MeasureEnds);
     }
 
-    /// All threads are at the gate: calls the caller and releases them; or cancels the load if one has failed or the caller
-    /// requests it.
+    /// With all threads at the gate, calls the caller and releases the threads; cancels the load if a thread failed or
+    /// the caller requests it.
     fn pass(&mut self, at: Boundary) -> bool {
         let mut off = self.shared.gate.someone_left();
         if !off && let Err(e) = (self.boundary)(at) {

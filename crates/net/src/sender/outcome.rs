@@ -1,4 +1,4 @@
-//! The result of a load, combined from its threads.
+//! A load's result, combined from its threads.
 
 use hdrhistogram::Histogram;
 
@@ -12,41 +12,41 @@ use iotrail_load::usage::Usage;
 use iotrail_schema::measurement::{Throughput, Warning};
 use iotrail_schema::net_record::{SenderPlan, SenderRecord};
 
-/// From this share of a thread's time, the sender may limit the load.
+/// From this share of a thread's time, the sender may be the bottleneck.
 const BUSY: f64 = 0.9;
 const LAG_NS: u64 = 1_000_000;
 
-/// A measured load, as its sender saw it.
+/// A measured load, as observed by its sender.
 #[derive(Debug)]
 pub struct Sent {
     pub asked: SenderPlan,
     pub record: SenderRecord,
-    /// Latency of every response, ns.
+    /// Latency of every response, in ns.
     pub histogram: Histogram<u64>,
-    /// From the first thread's start to the last one's end; of a load that broke off to the last response.
+    /// From the first thread's start to the last thread's end; if the load broke off, to the last response.
     pub elapsed_ns: u64,
     pub responses: u64,
-    /// Requests and responses, headers included.
+    /// Bytes of requests and responses, including headers.
     pub bytes: u64,
-    /// Wall clock at the start of the measured stage, seconds since the epoch (UTC).
+    /// Wall clock time at the start of the measured stage, in seconds since the epoch (UTC).
     pub started_unix_s: u64,
-    /// Responses over the course of the measured stage; `None`: it was too short.
+    /// Responses over the measured stage; `None` if it was too short.
     pub throughput: Option<Throughput>,
     pub warnings: Vec<Warning>,
-    /// All that the sender's threads took.
+    /// Usage of the sender's threads.
     pub usage: Usage,
     /// The sender's threads.
     pub tids: Vec<i32>,
-    /// `tsc`, `cntvct` or `monotonic`: the clock of the latency.
+    /// The clock used for latency: `tsc`, `cntvct` or `monotonic`.
     pub clock: &'static str,
-    /// The user stopped it; the measurement so far is valid.
+    /// The user stopped the load; the measurement so far is valid.
     pub interrupted: bool,
-    /// Why it ended early: the server went away or fell silent. The measurement so far is valid. The caller reports it to
-    /// the user, since the command has failed.
+    /// Why the load ended early: the server disappeared or stopped responding. The measurement so far is valid. The
+    /// caller reports the reason to the user, because the command has failed.
     pub broken_off: Option<Error>,
 }
 
-/// Data of the calling thread in addition to the threads' results.
+/// The calling thread's data, in addition to the threads' results.
 pub struct CallerTotals {
     pub started_unix_s: u64,
     pub throughput: Option<Throughput>,
@@ -54,7 +54,7 @@ pub struct CallerTotals {
     pub broken_off: Option<Error>,
 }
 
-/// Adds the threads up. Errors: nothing was answered.
+/// Combines the threads. Fails if nothing was answered.
 pub fn assemble(spec: &SenderSpec, clock: &Clock, threads: Vec<Done>, around: CallerTotals) -> Result<Sent> {
     let mut sum = Tally::default();
     let mut usage = Usage { run_queue_wait_ns: Some(0), ..Usage::default() };
@@ -79,7 +79,7 @@ pub fn assemble(spec: &SenderSpec, clock: &Clock, threads: Vec<Done>, around: Ca
         return Err(why);
     }
     if around.broken_off.is_some() {
-        // Waiting for a missing response is not part of the measurement.
+        // The time spent waiting for a missing response is not measured.
         ended = sums.last;
     }
     let record = SenderRecord {
@@ -120,7 +120,7 @@ pub fn assemble(spec: &SenderSpec, clock: &Clock, threads: Vec<Done>, around: Ca
     })
 }
 
-/// The share of `wall_ns` that a thread was on a CPU or waited for one.
+/// Share of `wall_ns` for which a thread ran or waited for a CPU.
 fn busy_share(usage: &Usage, wall_ns: u64) -> Option<f64> {
     let busy = usage.user_ns + usage.system_ns + usage.run_queue_wait_ns?;
     (wall_ns > 0).then(|| (busy as f64 / wall_ns as f64).min(1.0))

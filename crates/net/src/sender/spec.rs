@@ -1,4 +1,4 @@
-//! The sender's options, checked: nothing after this parses or guesses a default.
+//! The sender's validated options. No later code parses options or chooses defaults.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use iotrail_load::spec::End;
 use iotrail_schema::net_record::SenderPlan;
 use iotrail_stats::random::fresh_seed;
 
-/// Each request in flight has a stamp of 8 bytes.
+/// Each in-flight request has a timestamp of 8 bytes.
 const WINDOW_MAX: u32 = 65_536;
 const IN_FLIGHT_MAX: u64 = 1 << 24;
 const THREADS_MAX: u32 = 1024;
@@ -22,13 +22,13 @@ pub struct SenderSpec {
     pub window: u32,
     pub request_bytes: u32,
     pub response_bytes: u32,
-    /// Not more than connections.
+    /// At most as many as connections.
     pub threads: u32,
-    /// CPUs of the threads, round-robin; empty: not pinned.
+    /// The threads' CPUs, assigned round-robin; empty if not pinned.
     pub cpus: Vec<u32>,
-    /// Requests per second over all connections; `None`: closed loop.
+    /// Requests per second over all connections; `None` for a closed loop.
     pub rate: Option<f64>,
-    /// Not more than the window.
+    /// At most the window.
     pub burst: u32,
     pub reconnect_after: Option<u64>,
     pub reconnect: bool,
@@ -37,7 +37,7 @@ pub struct SenderSpec {
     pub give_up: Duration,
     pub end: End,
     pub warmup: Duration,
-    /// The same seed sends the same bytes.
+    /// The same seed produces the same bytes.
     pub seed: u32,
 }
 
@@ -105,23 +105,24 @@ impl SenderSpec {
         })
     }
 
-    /// The CPU that a thread is bound to.
+    /// The CPU to which a thread is pinned.
     pub fn cpu_of(&self, thread: u32) -> Option<u32> {
         self.cpus.get(thread as usize % self.cpus.len().max(1)).copied()
     }
 
-    /// One thread's part of `of` items that belong to connections or are divided by them; the parts of all threads sum to `of`.
+    /// One thread's share of `of` items that belong to connections or are divided among them; all threads' shares add
+    /// up to `of`.
     pub fn share(&self, of: u64, thread: u32) -> u64 {
         let up_to = |connections: u32| (u128::from(of) * u128::from(connections) / u128::from(self.connections)) as u64;
         up_to(self.first_connection(thread + 1)) - up_to(self.first_connection(thread))
     }
 
-    /// Connections of the threads before this one; theirs are as even as can be.
+    /// Index of this thread's first connection; connections are distributed as evenly as possible.
     fn first_connection(&self, thread: u32) -> u32 {
         (u64::from(self.connections) * u64::from(thread) / u64::from(self.threads)) as u32
     }
 
-    /// As a measurement records it.
+    /// The options in the form that a measurement records.
     pub fn asked(&self) -> SenderPlan {
         let cpus = (0..self.threads).filter_map(|thread| self.cpu_of(thread));
         SenderPlan {

@@ -1,4 +1,4 @@
-//! Sums over the connections of one thread in one stage. Memory: one histogram and a few numbers, for any duration.
+//! Totals over one thread's connections in one stage. Memory: one histogram and a few numbers, for any duration.
 
 use hdrhistogram::Histogram;
 
@@ -7,7 +7,7 @@ use iotrail_stats::histogram;
 
 #[derive(Debug, Clone)]
 pub struct Tally {
-    /// Latency of every response, ns.
+    /// Latency of every response, in ns.
     pub histogram: Histogram<u64>,
     pub sums: Sums,
 }
@@ -23,9 +23,9 @@ pub struct Sums {
     pub bytes: u64,
     pub opened: u64,
     pub broken: u64,
-    /// Open loop: the most ticks that a request was sent after its intended time.
+    /// Open loop: largest delay of a send after its intended time, in ticks.
     pub worst_lag: u64,
-    /// The stamp of the last response.
+    /// Timestamp of the last response.
     pub last: u64,
 }
 
@@ -36,7 +36,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Forgets all. The histogram's memory was touched by the stage before, and measuring faults no page of it in.
+    /// Resets everything. The previous stage touched the histogram's memory, so no page is faulted in while measuring.
     pub fn clear(&mut self) {
         self.histogram.reset();
         self.sums = Sums::default();
@@ -51,7 +51,7 @@ impl Tally {
         }
     }
 
-    /// Another thread's on top.
+    /// Adds another thread's totals.
     pub fn add(&mut self, other: &Tally) -> Result<(), hdrhistogram::errors::AdditionError> {
         self.histogram.add(&other.histogram)?;
         let (sums, other) = (&mut self.sums, &other.sums);

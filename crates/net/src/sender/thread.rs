@@ -1,4 +1,4 @@
-//! One thread of the sender: its connections, through the stages of the load.
+//! A sender thread: its connections, through the stages of the load.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -22,25 +22,25 @@ use iotrail_load::pace::Pace;
 use iotrail_load::spec::End;
 use iotrail_load::{cpus, usage};
 
-/// State that all threads share.
+/// State shared by all threads.
 pub struct Shared<'a> {
     pub spec: &'a SenderSpec,
     pub address: &'a Address,
     pub clock: Clock,
     pub gate: Gate,
-    /// Send nothing more: the user has stopped the load, a thread has failed, or the server has gone.
+    /// Stops sends: the user has stopped the load, a thread has failed, or the server is gone.
     pub halt: AtomicBool,
-    /// Responses of the stage that runs, by thread.
+    /// Responses of the current stage, by thread.
     pub done: Vec<AtomicU64>,
     pub run: Run,
-    /// Number of the next connection.
+    /// Serial number of the next connection.
     pub serial: AtomicU64,
-    /// Why the measured stage ended before its time.
+    /// Why the measured stage ended early.
     pub broken_off: Mutex<Option<Error>>,
 }
 
 impl Shared<'_> {
-    /// Ends the measured stage for all; the first reason counts.
+    /// Ends the measured stage for all threads; the first reason is kept.
     pub fn break_off(&self, why: Error) {
         self.broken_off.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
         self.halt.store(true, Ordering::Relaxed);
@@ -51,27 +51,27 @@ impl Shared<'_> {
     }
 }
 
-/// Result of one thread in the measured stage.
+/// Result of a thread for the measured stage.
 pub struct Done {
     pub tally: Tally,
     pub usage: usage::Usage,
     pub tid: i32,
-    /// Whether it was bound to a CPU and still is, at the end.
+    /// Whether the thread was pinned to a CPU and still is at the end.
     pub bound: Option<bool>,
-    /// First and last stamp.
+    /// First and last timestamp.
     pub began: u64,
     pub ended: u64,
-    /// Open loop: due requests that were not sent.
+    /// Open loop: number of due requests that were not sent.
     pub unsent: Option<u64>,
-    /// Idle connections that the server has closed, from the beginning.
+    /// Idle connections that the server has closed since the start.
     pub idle_lost: u64,
 }
 
-/// Longest time between two checks of `halt`.
+/// Maximum time between two checks of `halt`.
 const NAP: Duration = Duration::from_millis(100);
-/// How soon a connection that cannot be opened is tried again.
+/// Interval between attempts to open a connection.
 pub const RETRY: Duration = Duration::from_millis(10);
-/// Bytes that are received and sent at once.
+/// Bytes that are received or sent at a time.
 const BUFFER: usize = 128 << 10;
 
 pub struct Thread<'a, 'b> {
@@ -79,31 +79,31 @@ pub struct Thread<'a, 'b> {
     number: u32,
     pub terms: Terms,
     pub epoll: Epoll,
-    /// The ones that speak, then the idle ones.
+    /// Active connections, followed by idle ones.
     pub links: Vec<Link>,
     pub speaking: usize,
-    /// Those to be opened.
+    /// Connections to be opened.
     pub closed: Vec<usize>,
     pub connecting: usize,
-    /// Open loop: connections with free slots, the next one first.
+    /// Open loop: connections with free slots, in order of use.
     pub turns: VecDeque<usize>,
-    /// Those that have just taken on requests.
+    /// Connections that have just accepted requests.
     due: Vec<usize>,
     pub tally: Tally,
     pub checker: Checker,
     pub input: Box<[u8]>,
     pub output: Box<[u8]>,
     pub stage: Option<Stage>,
-    /// Requests that may still be taken on in this stage.
+    /// Number of requests that may still be accepted in this stage.
     pub quota: u64,
     pace: Option<Pace>,
-    /// Nothing is taken on or opened any more.
+    /// Set when no more requests are accepted and no more connections opened.
     pub ending: bool,
-    /// The stage's end; later than every stamp if it ends by count.
+    /// End of the stage; beyond all timestamps if it ends by count.
     until: u64,
-    /// When connections are looked through for silent ones.
+    /// When to check for silent connections.
     look_at: u64,
-    /// The links before this one are quiet; while the stage ends.
+    /// While the stage ends: connections below this index are quiet.
     quiet_below: usize,
     pub idle_lost: u64,
 }
@@ -187,7 +187,8 @@ impl<'a, 'b> Thread<'a, 'b> {
         })
     }
 
-    /// One stage, from quiet to quiet; returns its first and last stamp, and the unsent requests of an open loop.
+    /// Runs one stage, from quiet to quiet. Returns the first and last timestamps, and the number of unsent requests of
+    /// an open loop.
     fn stage(&mut self, stage: Stage) -> Result<(u64, u64, Option<u64>)> {
         let (shared, spec, clock) = (self.shared, self.shared.spec, self.shared.clock);
         self.tally.clear();
@@ -205,7 +206,8 @@ impl<'a, 'b> Thread<'a, 'b> {
             Pace::new(&clock, began, bursts, f64::from(self.number) / f64::from(spec.threads))
         });
         (self.ending, self.quiet_below) = (false, 0);
-        // Connections closed at the end of the previous stage; waiting at the gate was not an attempt to open them.
+        // Connections closed at the end of the previous stage: waiting at the gate does not count as an attempt to open
+        // them.
         for &at in &self.closed {
             self.links[at].state = State::Closed { since: began, again_at: began };
         }
@@ -255,7 +257,7 @@ impl<'a, 'b> Thread<'a, 'b> {
         Ok(now)
     }
 
-    /// How long there is nothing to do but for events.
+    /// Time until something other than an event requires action.
     fn patience(&self, now: u64) -> Duration {
         let mut wake = self.look_at;
         if !self.ending {
@@ -273,7 +275,7 @@ impl<'a, 'b> Thread<'a, 'b> {
         Duration::from_nanos(self.shared.clock.ns(wake.saturating_sub(now))).min(NAP)
     }
 
-    /// Open loop: accepts the requests that are due by `now`, round-robin over the connections with free slots, and sends them.
+    /// Open loop: accepts requests due by `now`, round-robin over connections with free slots, and sends them.
     fn send_due(&mut self, now: u64) -> Result<()> {
         let Some(pace) = &mut self.pace else { return Ok(()) };
         while self.quota > 0
@@ -293,7 +295,7 @@ impl<'a, 'b> Thread<'a, 'b> {
                 self.turns.push_back(at);
             }
         }
-        // Requests that became due on one connection meanwhile share one send.
+        // Requests that became due on the same connection share a send.
         while let Some(at) = self.due.pop() {
             self.flush(at)?;
         }
@@ -308,7 +310,7 @@ impl<'a, 'b> Thread<'a, 'b> {
         }
     }
 
-    /// After responses, or at the start: accepts as many requests as fit.
+    /// Accepts as many requests as fit; called at the start and after responses.
     pub fn go_on(&mut self, at: usize) -> Result<()> {
         let link = &mut self.links[at];
         if self.ending || self.stage.is_none() || !link.is_open() {
@@ -344,8 +346,8 @@ impl<'a, 'b> Thread<'a, 'b> {
     }
 }
 
-/// The kernel may wake a thread up to 50 µs late to save wake-ups (timer slack); not this thread.
+/// Minimises timer slack, by which the kernel may wake a thread up to 50 µs late to save wake-ups.
 fn wake_in_time() {
-    // If it is refused, requests are late, and are counted as late.
+    // On failure, requests are late and counted as late.
     set_current_timer_slack(Some(NonZeroU64::MIN)).unwrap_or(());
 }

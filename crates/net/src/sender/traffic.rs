@@ -1,4 +1,4 @@
-//! Sends and receives of a thread on its connections.
+//! A thread's sends and receives on its connections.
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -10,12 +10,12 @@ use super::thread::Thread;
 use iotrail_base::error::{Error, Result};
 
 impl Thread<'_, '_> {
-    /// Handles epoll's events of a connection.
+    /// Handles a connection's epoll events.
     pub fn ready(&mut self, at: usize, events: EventFlags, now: u64) -> Result<()> {
         match self.links[at].state {
             State::Connecting { since } => return self.connected(at, since, now),
             State::Open => {}
-            // Closed earlier in the same round.
+            // The connection was closed earlier in this iteration.
             State::Closed { .. } | State::Lost => return Ok(()),
         }
         if !(events - WRITE).is_empty() {
@@ -47,7 +47,7 @@ impl Thread<'_, '_> {
                 Err(e) => return self.broke(at, now, Some(e.into())),
             };
             if at >= self.speaking {
-                // Data without a request.
+                // Data that belongs to no request.
                 return self.broke(at, now, None);
             }
             let input = &self.input[..n];
@@ -72,7 +72,7 @@ impl Thread<'_, '_> {
         self.go_on(at)
     }
 
-    /// Sends the pending data, as much as the kernel accepts.
+    /// Sends as much pending data as the kernel accepts.
     pub fn flush(&mut self, at: usize) -> Result<()> {
         loop {
             let link = &mut self.links[at];
@@ -89,7 +89,7 @@ impl Thread<'_, '_> {
                 Ok(sent) => sent,
                 Err(Errno::WOULDBLOCK | Errno::INTR) => 0,
                 Err(e @ (Errno::PIPE | Errno::CONNRESET)) => {
-                    // epoll reports the error too; then the remaining data is received.
+                    // epoll also reports the error; the remaining data is received first.
                     (link.blocked, link.error) = (true, Some(e.into()));
                     return Ok(());
                 }

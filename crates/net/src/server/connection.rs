@@ -1,4 +1,4 @@
-//! State of one connection between two of its receives, common to all engines. An idle one has no buffer.
+//! A connection's state between two receives, common to all engines. Idle connections have no buffer.
 
 use std::os::fd::AsFd;
 
@@ -6,23 +6,23 @@ use rustix::net::sockopt::set_tcp_nodelay;
 
 use crate::wire::{Garbage, Responder};
 
-/// Responses that a connection may have waiting: then nothing more is taken of its input.
+/// Maximum bytes of pending responses; at this limit, no more input is consumed.
 pub const ROOM: usize = 256 << 10;
 
 #[derive(Debug, Default)]
 pub struct Connection {
     responder: Responder,
-    /// Responses that the kernel has not taken yet; empty and without memory when there are none.
+    /// Responses that the kernel has not accepted; empty and unallocated if there are none.
     pub unsent: Vec<u8>,
     /// Bytes of `unsent` that were accepted.
     pub taken: usize,
-    /// Received, not yet answered because `out` was full.
+    /// Received data, not answered yet because `out` was full.
     held: Vec<u8>,
 }
 
 impl Connection {
-    /// Answers as much of `held` and `input` as possible; the responses are appended to `out`, or wait after `unsent`. Returns the
-    /// number of requests answered.
+    /// Answers as much of `held` and `input` as possible. Appends responses to `out`, or to the pending ones in
+    /// `unsent`. Returns the number of requests answered.
     pub fn answer(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<u32, Garbage> {
         let mut requests = 0;
         if !self.held.is_empty() || self.waiting() > 0 {
@@ -43,37 +43,37 @@ impl Connection {
         Ok(requests)
     }
 
-    /// Bytes of responses that wait.
+    /// Bytes of pending responses.
     pub fn waiting(&self) -> usize {
         self.unsent.len() - self.taken
     }
 
-    /// Keeps the bytes that the kernel did not accept.
+    /// Keeps bytes that the kernel did not accept.
     pub fn keep(&mut self, rest: &[u8]) {
         self.unsent.extend_from_slice(rest);
     }
 
-    /// The kernel has accepted this many of the waiting bytes.
+    /// Accounts for this many pending bytes as accepted by the kernel.
     pub fn sent(&mut self, bytes: usize) {
         self.taken += bytes;
         if self.taken == self.unsent.len() {
-            // The memory is freed too: most connections never need it.
+            // Frees the memory, which most connections never need again.
             (self.unsent, self.taken) = (Vec::new(), 0);
         }
     }
 
-    /// There is unanswered input because `out` was full, or an incomplete response.
+    /// Whether input is unanswered because `out` was full, or a response is incomplete.
     pub fn is_held(&self) -> bool {
         !self.held.is_empty() || (self.responder.is_midway() && self.responder.owes())
     }
 
-    /// Within a request: a peer that disconnects now leaves an incomplete one.
+    /// Whether a request is incomplete; a peer that disconnects now leaves it incomplete.
     pub fn is_midway(&self) -> bool {
         self.responder.is_midway()
     }
 }
 
-/// TCP_NODELAY; a UNIX socket has none, and needs none.
+/// Sets TCP_NODELAY; UNIX sockets have no such option and do not need one.
 pub fn without_delay(socket: impl AsFd) {
     set_tcp_nodelay(socket, true).unwrap_or(());
 }

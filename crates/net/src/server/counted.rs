@@ -7,10 +7,10 @@ use super::seat::Shared;
 use iotrail_load::usage::{self, ThreadUsage};
 use iotrail_schema::net_record::{Counts, ServerCounts};
 
-/// Counts and CPU time of one thread; `None`: not known.
+/// Counts and CPU time of a thread; `None` if unknown.
 type Thread = (Counts, Option<ThreadUsage>);
 
-/// The server at one moment.
+/// A sample of the server.
 #[derive(Debug, Clone)]
 pub struct Look {
     at: Instant,
@@ -26,13 +26,13 @@ pub fn look(shared: &Shared) -> Look {
 }
 
 impl Look {
-    /// Before the threads were there.
+    /// The sample before the threads existed.
     pub fn at_start(at: Instant, threads: usize) -> Self {
         let nothing = ThreadUsage { user_ns: 0, system_ns: 0, run_queue_wait_ns: 0 };
         Look { at, threads: vec![(Counts::default(), Some(nothing)); threads] }
     }
 
-    /// Differences per thread from an earlier sample to this one, and their sum.
+    /// Differences between an earlier sample and this one, per thread and in total.
     pub fn since(&self, before: &Look) -> (Vec<ServerCounts>, ServerCounts) {
         let wall_ns = self.at.duration_since(before.at).as_nanos() as u64;
         let of_thread = |((counts, taken), (earlier, taken_earlier)): (&Thread, &Thread)| {

@@ -1,4 +1,5 @@
-//! Readiness: epoll_wait, then recv and send for each ready connection. All requests of one receive are answered with one send.
+//! Readiness-based engine: epoll_wait, then recv and send for each ready connection. All requests in one receive are
+//! answered with one send.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +20,7 @@ use iotrail_schema::net_record::bump;
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 const EVENTS: usize = 512;
-/// No new connection is accepted for so long after one could not be for want of descriptors.
+/// Pause after an accept that failed for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
@@ -33,14 +34,14 @@ struct Peer {
 struct Server<'a> {
     seat: &'a Seat<'a>,
     epoll: OwnedFd,
-    /// Additional flags; empty: level-triggered.
+    /// Additional flags; empty for level-triggered.
     edge: EventFlags,
-    /// Boxed: a peer is moved out and back for each of its events.
+    /// Boxed because each event moves the peer out and back.
     peers: Vec<Option<Box<Peer>>>,
     free: Vec<usize>,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// Until then no connection is accepted.
+    /// No connections are accepted until then.
     paused: Option<Instant>,
 }
 
@@ -70,9 +71,9 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
     server.run()
 }
 
-/// EPIOCSPARAMS (6.9): before the thread sleeps in epoll_wait it polls the network device for so long.
+/// EPIOCSPARAMS (6.9): epoll_wait polls the network device for this long before the thread sleeps.
 fn busy_poll(epoll: BorrowedFd<'_>, us: u128) -> Result<()> {
-    /// struct epoll_params of the kernel's include/uapi/linux/eventpoll.h.
+    /// struct epoll_params in the kernel's include/uapi/linux/eventpoll.h.
     #[repr(C)]
     struct Params {
         busy_poll_usecs: u32,
@@ -80,7 +81,7 @@ fn busy_poll(epoll: BorrowedFd<'_>, us: u128) -> Result<()> {
         prefer_busy_poll: u8,
         pad: u8,
     }
-    // NAPI_POLL_WEIGHT: more packets at a time need a privilege.
+    // NAPI_POLL_WEIGHT; a larger budget requires a capability.
     const BUDGET: u16 = 64;
     let usecs = u32::try_from(us).unwrap_or(u32::MAX);
     let what = Params { busy_poll_usecs: usecs, busy_poll_budget: BUDGET, prefer_busy_poll: 0, pad: 0 };
@@ -132,7 +133,7 @@ impl Server<'_> {
     fn listen(&self, on: bool) -> rustix::io::Result<()> {
         let listener = &self.seat.listener;
         if on {
-            // One thread of those that share a listening socket is woken, not all.
+            // Wakes only one of the threads that share a listening socket.
             return self.add(listener, EventFlags::IN | EventFlags::EXCLUSIVE, LISTENER);
         }
         bump(&self.seat.counts().syscalls, 1);
@@ -147,7 +148,7 @@ impl Server<'_> {
                 Ok(fd) => fd,
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                // Out of descriptors or memory: those who wait are accepted when others have gone.
+                // Out of descriptors or memory: waiting connections are accepted after others have closed.
                 Err(_) => {
                     bump(&counts.accept_failures, 1);
                     if self.paused.is_none() && self.listen(false).is_ok() {
@@ -173,7 +174,7 @@ impl Server<'_> {
     }
 
     fn ready(&mut self, at: usize, events: EventFlags) {
-        // Closed earlier in the same round.
+        // The connection was closed earlier in this iteration.
         let Some(mut peer) = self.peers[at].take() else { return };
         if self.serve_one(&mut peer, events) && self.await_more(&mut peer, at) {
             self.peers[at] = Some(peer);
@@ -182,7 +183,7 @@ impl Server<'_> {
         }
     }
 
-    /// False: the connection has ended, and was counted.
+    /// Returns false if the connection has ended, which has been counted.
     fn serve_one(&mut self, peer: &mut Peer, events: EventFlags) -> bool {
         let counts = self.seat.counts();
         if peer.connection.waiting() > 0 {
@@ -194,7 +195,7 @@ impl Server<'_> {
             }
         }
         loop {
-            // Held input is answered before more is received.
+            // Answers held input before receiving more.
             while peer.connection.is_held() && peer.connection.waiting() == 0 {
                 if !self.answer(peer, 0) {
                     return false;
@@ -216,9 +217,8 @@ impl Server<'_> {
                     if !self.answer(peer, n) {
                         return false;
                     }
-                    // Level-triggered: remaining data is reported again. Edge-triggered: a buffer that was not filled has emptied
-                    // the socket, except for
-                    // an earlier end of the connection.
+                    // Level-triggered: remaining data is reported again. Edge-triggered: a receive that did not fill
+                    // the buffer has emptied the socket, unless the peer had already closed the connection.
                     let ended = events.intersects(EventFlags::RDHUP | EventFlags::HUP);
                     let emptied = self.edge.is_empty() || (n < self.input.len() && !ended);
                     if emptied && !peer.connection.is_held() {
@@ -235,7 +235,7 @@ impl Server<'_> {
         }
     }
 
-    /// Answers the first `n` bytes of the input, after the held ones.
+    /// Answers the first `n` bytes of the input, after the held input.
     fn answer(&mut self, peer: &mut Peer, n: usize) -> bool {
         let counts = self.seat.counts();
         self.output.clear();
@@ -272,7 +272,7 @@ impl Server<'_> {
         }
     }
 
-    /// Bytes that the kernel took; `None`: the connection is broken.
+    /// Returns the number of accepted bytes; `None` if the connection is broken.
     fn send(&self, fd: &OwnedFd, bytes: &[u8]) -> Option<usize> {
         let counts = self.seat.counts();
         bump(&counts.syscalls, 1);

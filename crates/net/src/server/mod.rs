@@ -1,4 +1,4 @@
-//! The server: threads that each accept, receive and answer through one engine.
+//! The server: threads that accept, receive and answer, all through the same engine.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -31,7 +31,7 @@ use iotrail_schema::net_record::{Counts, LiveCounts};
 use seat::{Seat, Shared};
 use spec::ServerSpec;
 
-/// A server that serves until it is stopped or dropped.
+/// A server that runs until it is stopped or dropped.
 pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -40,19 +40,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and starts the threads; it serves when this returns. Errors: an address that cannot be had, an engine or a flag that the
-    /// kernel refuses.
+    /// Listens and starts the threads; on return the server accepts connections. Fails if the address is unavailable,
+    /// or if the kernel rejects an engine or flag.
     pub fn start(spec: ServerSpec, address: &Address) -> Result<Self> {
         let (first, at) = address.listen(false)?;
         if spec.threads > 1 && at.port().is_some() {
-            // Not before: another server's address is refused, and not shared.
+            // Not earlier, so that another server's address is rejected instead of shared.
             let cannot =
                 |e| Error::machine(format!("cannot share {at} among the threads"), "use one thread").because(e);
             first.set_reuse_port(true).map_err(cannot)?;
         }
         let mut listeners = vec![first];
         for _ in 1..spec.threads {
-            // At a TCP address the kernel spreads the connections; a UNIX socket has one queue, which all take from.
+            // On a TCP address, the kernel distributes connections; a UNIX socket has a single queue for all threads.
             listeners.push(match &at {
                 Address::Tcp(_) => at.listen(true)?.0,
                 Address::Unix(_) => listeners[0]
@@ -82,7 +82,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Its address, with the port that the kernel chose.
+    /// Its address, including a port chosen by the kernel.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -96,7 +96,7 @@ impl Server {
         self.shared.granted()
     }
 
-    /// The sample before its start: zero.
+    /// The sample before the start, with all counts 0.
     pub fn start_look(&self) -> counted::Look {
         counted::Look::at_start(self.started, self.shared.spec.threads)
     }
@@ -106,26 +106,26 @@ impl Server {
         counted::look(&self.shared)
     }
 
-    /// Counts of its threads since its start.
+    /// Counts of its threads since the start.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();
         self.shared.counts.iter().for_each(|c| sum.add(&c.read()));
         sum
     }
 
-    /// CPU time of the rings' SQPOLL threads so far; `None`: there are none, or it is not known of all.
+    /// CPU time so far of the rings' SQPOLL threads; `None` if there are none, or if one is unknown.
     pub fn sqpoll_ns(&self) -> Option<u64> {
         let tids = self.shared.sq_tids.iter().map(|tid| tid.load(Ordering::Relaxed));
         tids.map(|tid| if tid == 0 { None } else { usage::of_tid(tid) }).sum()
     }
 
-    /// Waits until every thread sleeps with nothing to do; false: one did not within this time. If no connection has anything in
+    /// Waits until every thread sleeps with nothing to do; returns false on a timeout. If no connection has anything in
     /// flight, the counts do not change afterwards.
     pub fn settle(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let counts = || self.shared.counts.iter().map(LiveCounts::read).collect::<Vec<_>>();
         loop {
-            // A thread that sleeps at two samples with equal counts sleeps in its wait.
+            // A thread that sleeps in two samples with equal counts sleeps in its wait.
             let before = counts();
             let asleep = self.shared.tids.iter().all(|tid| usage::sleeps(tid.load(Ordering::Relaxed)));
             if asleep && before == counts() {
@@ -138,7 +138,7 @@ impl Server {
         }
     }
 
-    /// An engine's failure that ended a thread, if one did.
+    /// The engine failure that ended a thread, if any.
     pub fn failure(&self) -> Option<Error> {
         self.shared.take_failure()
     }
@@ -148,11 +148,11 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
-            // A failed thread has reported its error.
+            // A thread that failed has reported its error.
             let _ = thread.join();
         }
         if let Address::Unix(path) = &self.address {
-            // It may be gone already.
+            // The file may already be gone.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! The server's options by name, as a measurement has them.
+//! The server's options by name, in the form that a measurement records.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::spec::ServerSpec;
 use crate::options::ServerEngine;
 
 impl ServerSpec {
-    /// The options that apply to the engine, as resolved, by their names on the command line; null: not specified.
+    /// The options that apply to the engine, as resolved, by command-line name; null if not specified.
     pub fn record(&self) -> Map<String, Value> {
         let o = &self.options;
         let cpus = (!self.cpus.is_empty()).then_some(&self.cpus);

@@ -1,4 +1,4 @@
-//! The environment of a server thread, and its stop signal.
+//! A server thread's environment, and its stop signal.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,16 +12,16 @@ use super::spec::ServerSpec;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::net_record::LiveCounts;
 
-/// State that all threads share.
+/// State shared by all threads.
 pub struct Shared {
     pub spec: ServerSpec,
     pub counts: Vec<LiveCounts>,
-    /// 0: not started yet.
+    /// 0 if not started yet.
     pub tids: Vec<AtomicI32>,
-    /// SQPOLL threads of the rings; 0: none.
+    /// Thread IDs of the rings' SQPOLL threads; 0 if none.
     pub sq_tids: Vec<AtomicI32>,
     stopping: AtomicBool,
-    /// Readable once the server is to stop.
+    /// Readable once the server should stop.
     stop: Vec<OwnedFd>,
     state: Mutex<State>,
     changed: Condvar,
@@ -54,7 +54,7 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Plain values: a panic cannot leave them half-written.
+        // Plain values, which a panic cannot leave inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -66,7 +66,7 @@ impl Shared {
         self.state().failure.take()
     }
 
-    /// A thread serves no more.
+    /// Called when a thread stops serving.
     pub fn left(&self, ended: Result<()>) {
         let mut state = self.state();
         state.left += 1;
@@ -77,7 +77,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Returns when every thread serves; the failure of one that cannot.
+    /// Waits until every thread serves; returns the failure of a thread that cannot.
     pub fn wait_until_all_serve(&self) -> Result<()> {
         let mut state = self.state();
         while state.serving + state.left < self.spec.threads {
@@ -92,13 +92,13 @@ impl Shared {
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         for fd in &self.stop {
-            // A full counter is readable already, so a failure loses nothing.
+            // A full counter is already readable, so this failure has no effect.
             rustix::io::write(fd, &1u64.to_ne_bytes()).unwrap_or(0);
         }
     }
 }
 
-/// One thread's place.
+/// The environment of one thread.
 pub struct Seat<'a> {
     pub shared: &'a Shared,
     pub number: usize,
@@ -110,7 +110,7 @@ impl Seat<'_> {
         &self.shared.counts[self.number]
     }
 
-    /// Called once, when the setup is complete and connections are accepted.
+    /// Called once, when setup is complete and connections are accepted.
     pub fn serves(&self, granted: Vec<String>) {
         let mut state = self.shared.state();
         state.serving += 1;
@@ -123,7 +123,7 @@ impl Seat<'_> {
         self.shared.stopping.load(Ordering::Acquire)
     }
 
-    /// Readable once [`Seat::is_stopping`]; never read, so that it stays so.
+    /// Readable once [`Seat::is_stopping`]; never read, so that it stays readable.
     pub fn stop_fd(&self) -> BorrowedFd<'_> {
         self.shared.stop[self.number].as_fd()
     }

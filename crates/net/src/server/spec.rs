@@ -1,4 +1,4 @@
-//! The server's options, checked: nothing after this parses or guesses a default.
+//! The server's validated options. No later code parses options or chooses defaults.
 
 use crate::options::{Receive, ServerEngine, ServerOptions};
 use iotrail_base::error::{Error, Result};
@@ -7,9 +7,10 @@ use iotrail_load::engine::io_uring::flags::{Flag, Refusal, Setup};
 
 /// Submission entries of each io_uring ring.
 pub const SQ_ENTRIES: u32 = 512;
-/// Receive buffers may be so small and so large.
+/// Valid receive buffer sizes.
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 64..=1 << 20;
-/// The kernel's limit for a ring of buffers, and iotrail's limit for their memory, which is allocated at the start.
+/// The kernel's maximum for a buffer ring, and iotrail's maximum for the buffers' memory, which is allocated at
+/// startup.
 const MOST_BUFFERS: u32 = 1 << 15;
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -17,9 +18,9 @@ const MOST_BYTES: u64 = 1 << 30;
 pub struct ServerSpec {
     pub options: ServerOptions,
     pub threads: usize,
-    /// CPUs of the threads, round-robin; empty: not pinned.
+    /// The threads' CPUs, assigned round-robin; empty if not pinned.
     pub cpus: Vec<u32>,
-    /// Where threads that are not bound may run.
+    /// The CPUs on which unpinned threads may run.
     pub online: Vec<u32>,
     pub setup: Setup,
     pub buffer_bytes: usize,
@@ -66,7 +67,7 @@ impl ServerSpec {
         Ok(spec)
     }
 
-    /// The rules that are the same on every kernel.
+    /// Checks the rules that are the same for all kernels.
     fn check_ring(&self, online: &[u32]) -> Result<()> {
         let options = &self.options;
         if let Some(flag) = [Flag::Iopoll, Flag::HybridIopoll].into_iter().find(|f| self.setup.has(*f)) {

@@ -1,4 +1,4 @@
-//! Every engine against plain blocking sockets.
+//! Tests every engine with plain blocking sockets as peers.
 
 use std::io::{Read, Write};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::options::{Accept, Receive, ServerOptions, Trigger};
 use crate::wire::Content;
 
-/// The bytes of requests, and of the answers to them.
+/// Request bytes, and the bytes of their answers.
 pub(super) fn exchange(connection: u64, sizes: &[(u32, u32)]) -> (Vec<u8>, Vec<u8>) {
     let (mut asked, mut wanted) = (vec![], vec![]);
     for (number, &(body, response)) in (0u64..).zip(sizes) {
@@ -26,7 +26,7 @@ fn each_engine() -> Vec<ServerOptions> {
     ];
     let rings = ["", "coop_taskrun,submit_all", "defer_taskrun,single_issuer,taskrun_flag,cqsize=4096", "sqpoll"];
     let registered = ["", "files", "ring", "files,ring"];
-    // Each kind of receive with each ring, and the other options in turn.
+    // Each kind of receive with each ring, cycling through the other options.
     for (i, receive) in
         [Receive::Single, Receive::Provided, Receive::Multishot, Receive::Bundle].into_iter().enumerate()
     {
@@ -67,8 +67,8 @@ fn every_engine_answers_requests_of_every_size_at_every_kind_of_address() {
             let sizes = [(64, 64), (1, 1), (1, 300_000), (300_000, 1), (500_000, 500_000), (9, 0), (64, 4096)];
             for (number, (body, response)) in (0u64..).zip(sizes) {
                 let (asked, wanted) = exchange(number, &[(body, response)]);
-                // A server that waits for buffer space during this send must not block it: the kernel's buffers hold this much, or
-                // the other half reads.
+                // A server that waits for buffer space must not block this send: the kernel's buffers hold this much,
+                // or the other half reads.
                 let mut other = socket.try_clone().unwrap();
                 let sender = std::thread::spawn(move || other.write_all(&asked).unwrap());
                 let mut got = vec![0; response as usize];

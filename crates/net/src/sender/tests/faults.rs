@@ -1,4 +1,4 @@
-//! Faulty servers, each with its own fault: every load ends, with one line that names the fault.
+//! Servers with one fault each: every load ends, with one line that names the fault.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use super::*;
 use crate::wire::HEADER;
 use iotrail_base::units::Bytes;
 
-/// One request from a connection, and the bytes of its response; `None`: the sender has gone.
+/// A request from a connection, with the bytes of its response; `None` if the sender has left.
 pub(super) fn next(socket: &mut TcpStream) -> Option<Vec<u8>> {
     let mut header = [0; HEADER];
     socket.read_exact(&mut header).ok()?;
@@ -20,12 +20,12 @@ pub(super) fn next(socket: &mut TcpStream) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Serves every connection on a thread of its own, which ends with it.
+/// Serves each connection on a separate thread, which ends with it.
 pub(super) fn bad(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
     let serve = Arc::new(serve);
-    // It waits for connections until the tests end.
+    // Waits for connections until the tests end.
     std::thread::spawn(move || {
         for socket in listener.incoming().map_while(std::result::Result::ok) {
             let serve = Arc::clone(&serve);
@@ -35,7 +35,7 @@ pub(super) fn bad(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Address 
     address
 }
 
-/// Answers the first `right` requests as it should; then `wrong` has the connection, and the next request's bytes.
+/// Answers the first `right` requests correctly; then passes the connection and the next request's bytes to `wrong`.
 fn after(right: usize, wrong: impl Fn(&mut TcpStream, Vec<u8>) + Send + Sync + 'static) -> Address {
     bad(move |mut socket| {
         for n in 0.. {
@@ -55,7 +55,7 @@ fn wait_for_the_end(socket: &mut TcpStream) {
     while socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {}
 }
 
-/// Two requests in flight on one connection, measured from the first on.
+/// Two requests in flight on one connection, measured from the first request.
 fn two_in_flight() -> SenderOptions {
     SenderOptions { connections: 1, window: 2, warmup: Span(Duration::ZERO), ..options() }
 }
@@ -64,7 +64,7 @@ fn giving_up(ms: u64) -> SenderOptions {
     SenderOptions { give_up: Span(Duration::from_millis(ms)), ..two_in_flight() }
 }
 
-/// The load fails with this line and hands nothing back.
+/// The load fails with this message and returns no result.
 fn fails(options: &SenderOptions, address: &Address, said: &str) {
     let e = send(options, address).map(|sent| sent.record).unwrap_err();
     assert_eq!(e.exit_status(), 3);
@@ -73,7 +73,7 @@ fn fails(options: &SenderOptions, address: &Address, said: &str) {
     assert!(!e.contains('\n'));
 }
 
-/// The load ends with this line and `responses` measured ones, and nothing is lost count of.
+/// The load ends with this message and `responses` measured responses, and all requests are accounted for.
 fn breaks_off(options: &SenderOptions, address: &Address, responses: u64, said: &str) {
     let sent = send(options, address).unwrap();
     let e = sent.broken_off.as_ref().unwrap().to_string();
@@ -100,7 +100,7 @@ fn swapped_responses() {
 fn the_response_to_another_connection() {
     let held = std::sync::Mutex::new(None);
     let turn = std::sync::Barrier::new(2);
-    // Each of two connections gets the response for the other one.
+    // Each of two connections gets the other's response.
     let at = after(0, move |socket, bytes| {
         held.lock().unwrap().get_or_insert_with(Vec::new).push((socket.peer_addr().unwrap(), bytes));
         turn.wait();
@@ -175,7 +175,7 @@ fn silence() {
     let said = |span: &str| format!("connection 1 was given up after {span} without an answer (requests in flight: 2)");
     let silent = after(0, |socket, _| wait_for_the_end(socket));
     fails(&giving_up(200), &silent, &said("200ms"));
-    // Time enough for the right answers before, whatever else the machine does.
+    // Leaves enough time for the correct responses before, even on a busy machine.
     let later = after(5, |socket, _| wait_for_the_end(socket));
     breaks_off(&giving_up(1000), &later, 5, &said("1s"));
     let midway = after(5, |socket, bytes| {
@@ -186,7 +186,7 @@ fn silence() {
     breaks_off(&giving_up(1000), &midway, 5, said);
 }
 
-/// A trickle does not count as an answer: it would end at some time, but the sender does not wait for it.
+/// A trickle does not count as an answer: it would end eventually, but the sender does not wait for it.
 #[test]
 fn a_trickle() {
     let at = after(2, |socket, bytes| {
@@ -206,7 +206,7 @@ fn a_server_that_never_reads() {
     let at = Address::Tcp(listener.local_addr().unwrap());
     let o = SenderOptions { request: Bytes(16 << 20), ..giving_up(200) };
     fails(&o, &at, "connection 1 was given up after 200ms");
-    // A UNIX socket whose full queue is never accepted.
+    // A UNIX socket with a full queue from which nothing is accepted.
     let dir = tempfile::tempdir().unwrap();
     let (_listener, at) = Address::Unix(dir.path().join("s")).listen(false).unwrap();
     fails(&o, &at, "was given up after 200ms");
@@ -218,9 +218,9 @@ fn connections_that_are_not_accepted_are_given_up() {
     socket.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
     socket.listen(0).unwrap();
     let at = Address::Tcp(socket.local_addr().unwrap().as_socket().unwrap());
-    // The queue holds one or two; of ten some get no answer.
+    // The queue holds one or two connections, so of ten, some get no answer.
     fails(&SenderOptions { connections: 10, ..giving_up(200) }, &at, "cannot connect to 127.0.0.1:");
-    // Nor does it keep anyone who wants to stop.
+    // Nor does it delay a stop.
     let many = spec(&SenderOptions { connections: 10, ..two_in_flight() });
     let e = run(&many, &at, &mut |_| Ok(()), &mut |_| {}, &AtomicBool::new(true)).unwrap_err();
     assert_eq!(e.to_string(), "the load was stopped before anything was measured");
@@ -236,7 +236,7 @@ fn closed_and_reset() {
     let e = send(&two_in_flight(), &closed).unwrap_err().to_string();
     assert!(e.contains("connection 1 was closed by the server") || e.contains("connection 1 broke"), "{e}");
     let midway = after(3, |socket, bytes| {
-        // The next request is read too: a socket with input left would be reset and not closed.
+        // Also read the next request, because closing a socket with unread input resets the connection.
         next(socket);
         let _ = socket.write_all(&bytes[..10]);
     });
@@ -247,7 +247,7 @@ fn closed_and_reset() {
         socket2::SockRef::from(&*socket).set_linger(Some(Duration::ZERO)).unwrap();
     });
     breaks_off(&two_in_flight(), &reset, 3, "connection 1 broke (requests in flight: ");
-    // Before the measured stage there is no result.
+    // Before the measured stage, there is no result.
     let o = SenderOptions { warmup: Span(Duration::from_secs(60)), ..two_in_flight() };
     fails(&o, &midway, "was closed by the server");
 }
@@ -295,7 +295,7 @@ fn a_server_that_is_killed_and_started_again() {
                 if p.doing != Doing::Measuring || p.done == 0 {
                     return;
                 }
-                // Killed at the first call, restarted at the second, checked at the last.
+                // Killed at the first call, restarted at the second, and checked at the last.
                 if running.take().is_some() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! The sender against iotrail's server, whose counts are known, and against faulty servers.
+//! Tests the sender against iotrail's server, whose counts are known, and against faulty servers.
 
 mod faults;
 mod options;
@@ -16,7 +16,7 @@ use iotrail_schema::net_record::Counts;
 
 static NOT_STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// 1000 requests and a short warm-up, by four connections.
+/// 1,000 requests and a short warm-up, on four connections.
 fn options() -> SenderOptions {
     SenderOptions {
         count: Some(1000),

@@ -1,4 +1,4 @@
-//! Every option, against iotrail's server: the effect is exactly as requested.
+//! Each option, tested against iotrail's server, has exactly the requested effect.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -67,7 +67,7 @@ fn connections_come_and_go_and_idle_ones_stay() {
         ..options()
     };
     let (sent, _) = both(&o, &server);
-    // 100 connections of ten requests, of which the first two existed before; the last two share the remainder.
+    // 100 connections with ten requests each. The first two already existed; the last two share the remainder.
     let reconnects = sent.record.reconnects;
     assert!((98..=99).contains(&reconnects) && sent.record.broken == 0, "{:?}", sent.record);
     let all = 2 + 30 + reconnects;
@@ -87,7 +87,7 @@ fn a_time_ends_it_and_an_open_loop_keeps_its_rate() {
     assert_eq!((closed.record.requests, closed.record.responses), (counted.requests, counted.requests));
     assert_eq!((closed.record.unsent, closed.record.worst_lag_ns), (None, None));
     let (open, counted) = both(&timed(SenderOptions { rate: Some(1000.0), window: 1000, ..options() }), &server);
-    // With slots for all of them none stays unsent: 200 in 200 ms, ±1 by rounding.
+    // With slots for all requests, none remains unsent: 200 in 200 ms, ±1 due to rounding.
     assert!(counted.requests.abs_diff(200) <= 1 && open.record.unsent.unwrap() <= 1, "{:?}", open.record);
     assert_eq!((open.record.requests, open.record.responses), (counted.requests, counted.requests));
 }
@@ -157,7 +157,7 @@ fn one_seed_sends_the_same_bytes() {
     let sent = |seed: u32| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address: Address = listener.local_addr().unwrap().to_string().parse().unwrap();
-        // Each request has a header of 8 bytes and a body of 64, and its response has the requested length.
+        // Each request has an 8-byte header and a 64-byte body, and its response has the requested length.
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let (mut all, mut request) = (vec![], [0; 72]);

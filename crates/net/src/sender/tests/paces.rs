@@ -1,4 +1,4 @@
-//! Slow servers: the record of an open loop, and bursts.
+//! Slow servers: open-loop records, and bursts.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::faults::{bad, next};
 use super::*;
 
-/// The latency of an open loop starts at the intended time: a pause of the server shows in all requests that were due meanwhile.
+/// In an open loop, latency starts at the intended time: a pause of the server shows in all requests that were due
+/// during it.
 #[test]
 fn a_pause_is_seen_in_every_request_that_it_delayed() {
     let pause = || after_pause(Duration::from_millis(300));
     let o = SenderOptions { connections: 1, window: 1, count: Some(200), warmup: Span(Duration::ZERO), ..options() };
     let open = send(&SenderOptions { rate: Some(1000.0), ..o.clone() }, &pause()).unwrap();
-    // The 200 requests were to come within 200 ms, and none was answered before 300 ms: each took 100 ms at least.
+    // The 200 requests were due within 200 ms, and none was answered before 300 ms, so each took at least 100 ms.
     assert!(open.histogram.min() >= 99_000_000, "{} ns", open.histogram.min());
     assert!(open.record.worst_lag_ns.unwrap() >= 250_000_000);
     assert!(open.warnings.iter().any(|w| w.code == "rate_lag"));
@@ -23,7 +24,7 @@ fn a_pause_is_seen_in_every_request_that_it_delayed() {
     assert!(closed.histogram.max() >= 300_000_000 && closed.histogram.value_at_quantile(0.5) < closed.histogram.max());
 }
 
-/// Echoes, but holds its first answer back.
+/// Echoes, but delays its first answer.
 fn after_pause(pause: Duration) -> Address {
     bad(move |mut socket| {
         let mut first = true;
@@ -36,7 +37,7 @@ fn after_pause(pause: Duration) -> Address {
     })
 }
 
-/// Requests that could not be sent before the end are reported.
+/// Reports requests that could not be sent before the end.
 #[test]
 fn an_open_loop_reports_unsent_requests() {
     let count = Arc::new(AtomicU64::new(0));
@@ -58,7 +59,7 @@ fn an_open_loop_reports_unsent_requests() {
     };
     let sent = send(&o, &slow).unwrap();
     let r = &sent.record;
-    // 200 were due, and at most ten could go; the last one may have been due at the very end.
+    // 200 were due, and at most ten could be sent; the last one may have been due at the very end.
     assert!((1..=11).contains(&r.requests) && r.requests == count.load(Ordering::Relaxed), "{r:?}");
     assert!((r.requests + r.unsent.unwrap()).abs_diff(200) <= 1, "{r:?}");
     assert!(sent.warnings.iter().any(|w| w.code == "rate_not_met"));
@@ -67,7 +68,7 @@ fn an_open_loop_reports_unsent_requests() {
 /// A burst is sent only if all of it fits.
 #[test]
 fn bursts_are_sent_completely() {
-    // Answers four at a time, and only after four have arrived: smaller bursts would make the load fail.
+    // Answers four requests at a time, once four have arrived: with smaller bursts the load would fail.
     let fours = bad(|mut socket| {
         loop {
             let four: Option<Vec<_>> = (0..4).map(|_| next(&mut socket)).collect();

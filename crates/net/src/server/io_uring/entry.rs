@@ -1,4 +1,4 @@
-//! Contents of the submission entries, and the user data that identifies a completion.
+//! Contents of submission entries, and the user data that identifies completions.
 
 use linux_raw_sys::io_uring as sys;
 use sys::io_uring_op::*;
@@ -6,26 +6,26 @@ use sys::io_uring_sqe;
 
 use super::provided::GROUP;
 
-/// The source of a completion.
+/// What a completion belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
     Ignored,
     Stop,
     Accept,
-    /// Accept again, after a pause.
+    /// Timeout after which accepting resumes.
     Resume,
-    /// Look which connections have fallen silent.
+    /// Timeout for finding silent connections.
     Sweep,
     Poll(u32),
     Receive(u32),
     /// Connection and output slot.
     Send(u32, u32),
-    /// A send that completes during its submission, or without a completion: a completion means failure or a partial send.
+    /// A send that completes during submission, without a completion entry; an entry means a failure or a partial send.
     SendAtOnce(u32),
 }
 
 impl Word {
-    /// Kind in 8 bits, output slot in 24, connection in 32.
+    /// Kind in 8 bits, output slot in 24 bits, connection in 32 bits.
     #[inline]
     pub fn pack(self) -> u64 {
         match self {
@@ -60,7 +60,7 @@ impl Word {
         }
     }
 
-    /// There is a completion of it in any case.
+    /// Whether a completion follows in any case.
     #[inline]
     pub fn completes(self) -> bool {
         !matches!(self, Word::SendAtOnce(_))
@@ -72,13 +72,13 @@ impl Word {
     }
 }
 
-/// The descriptor is the place of a direct one.
+/// Marks the descriptor as an index of the direct descriptor table.
 #[inline]
 pub fn direct(sqe: &mut io_uring_sqe) {
     sqe.flags |= 1 << sys::io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as u8;
 }
 
-/// `at` is written to until the receive has completed; null: a provided buffer is taken.
+/// `at` is written to until the receive completes; if null, a provided buffer is used.
 #[inline]
 pub fn receive(sqe: &mut io_uring_sqe, fd: i32, at: *mut u8, bytes: usize, flags: u32) {
     sqe.opcode = IORING_OP_RECV as u8;
@@ -92,7 +92,7 @@ pub fn receive(sqe: &mut io_uring_sqe, fd: i32, at: *mut u8, bytes: usize, flags
     }
 }
 
-/// Completes when all is taken. `at` is read until then, by a zero-copy send until its notification has come.
+/// Completes once everything is sent. `at` is read until then; by a zero-copy send, until its notification.
 #[inline]
 pub fn send(sqe: &mut io_uring_sqe, fd: i32, at: *const u8, bytes: u32, zero_copy: bool) {
     sqe.opcode = IORING_OP_SEND as u8;
@@ -106,11 +106,12 @@ pub fn send(sqe: &mut io_uring_sqe, fd: i32, at: *const u8, bytes: u32, zero_cop
     sqe.__bindgen_anon_3.msg_flags = libc::MSG_WAITALL as u32;
 }
 
-/// Sends as much as the socket accepts during the submission, and completes only if that is not all. `at` is read until then.
+/// Sends as much as the socket accepts during submission, and posts a completion only if data remains. `at` is read
+/// until then.
 #[inline]
 pub fn send_at_once(sqe: &mut io_uring_sqe, fd: i32, at: *const u8, bytes: u32) {
     send(sqe, fd, at, bytes, false);
-    // MSG_WAITALL makes taking less a failure, and a failure has a completion.
+    // MSG_WAITALL turns a partial send into a failure, which posts a completion.
     sqe.__bindgen_anon_3.msg_flags = (libc::MSG_WAITALL | libc::MSG_DONTWAIT) as u32;
     sqe.flags |= 1 << sys::io_uring_sqe_flags_bit::IOSQE_CQE_SKIP_SUCCESS_BIT as u8;
 }
@@ -147,7 +148,7 @@ pub fn cancel(sqe: &mut io_uring_sqe, of: Word) {
     sqe.__bindgen_anon_2.addr = of.pack();
 }
 
-/// Everything that the ring has under way (5.19).
+/// Cancels all requests of the ring (5.19).
 pub fn cancel_all(sqe: &mut io_uring_sqe) {
     sqe.opcode = IORING_OP_ASYNC_CANCEL as u8;
     sqe.fd = -1;

@@ -1,4 +1,4 @@
-//! Receives, answers and sends of a connection: the requests queued after each of its completions.
+//! A connection's receives, answers and sends: which requests are queued after each of its completions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use super::queue::{Cqe, Queue};
 use crate::options::Receive;
 use iotrail_schema::net_record::{LiveCounts, bump};
 
-/// Buffers of connections that have ended, for the next ones.
+/// Buffers of ended connections, kept for new ones.
 const SPARE_INPUTS: usize = 64;
 
 pub struct Exchange<'a> {
@@ -21,29 +21,29 @@ pub struct Exchange<'a> {
     pub output: Output,
     pub counts: &'a LiveCounts,
     pub receive: Receive,
-    /// Descriptors are places of direct ones.
+    /// Descriptors are indices of the direct descriptor table.
     pub direct: bool,
-    /// Minimum size of a zero-copy send.
+    /// Minimum size for zero-copy sends.
     pub zero_copy: usize,
-    /// `single`: bytes of a buffer; buffers in use, and some that are not.
+    /// For `single`: buffer size; below, buffers in use and spare ones.
     pub input_bytes: usize,
     pub inputs: usize,
-    /// Freed since the last sweep.
+    /// Number of buffers freed since the last sweep.
     pub inputs_freed: usize,
     pub spare: Vec<Box<[u8]>>,
-    /// Answers that cannot be sent yet, on their way to their connection.
+    /// Answers that cannot be sent yet, before they move to their connection.
     pub scratch: Vec<u8>,
-    /// Connections that continue when their immediate send is settled.
+    /// Connections that continue once their immediate send is settled.
     pub follow: Vec<u32>,
 }
 
-/// A send that was counted took less.
+/// Corrects a counted send that transferred less.
 fn take_back(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_sub(by), Ordering::Relaxed);
 }
 
 impl Exchange<'_> {
-    /// A receive has completed. False: the kernel does not know this kind of receive.
+    /// Handles a completed receive. Returns false if the kernel does not support this kind of receive.
     #[inline]
     pub fn received(&mut self, at: u32, peer: &mut Peer, cqe: Cqe) -> bool {
         if !cqe.more() {
@@ -75,7 +75,7 @@ impl Exchange<'_> {
         true
     }
 
-    /// Answers the provided buffers from `id` on, and returns them.
+    /// Answers the provided buffers, starting at `id`, and returns them.
     fn take_provided(&mut self, at: u32, peer: &mut Peer, mut id: u16, bytes: usize) {
         let Some(mut provided) = self.provided.take() else { return };
         let mut left = bytes;
@@ -95,14 +95,14 @@ impl Exchange<'_> {
         self.provided = Some(provided);
     }
 
-    /// Answers `input`, after the held input: with a new send, or after the one in flight.
+    /// Answers `input` after the held input: with a new send, or after the one in flight.
     #[inline]
     fn answer(&mut self, at: u32, peer: &mut Peer, input: &[u8]) {
         if peer.end == Some(End::Garbage) || peer.end == Some(End::Reset) {
             return;
         }
         self.notice_settled(peer);
-        // A small send that was not submitted yet is extended; others may not be modified.
+        // A small send that has not been submitted can be extended; others must not be modified.
         let (begins, had, entry) = match peer.sending {
             None => (self.output.end(), 0, None),
             Some(Sending::AtOnce(piece, number))
@@ -147,7 +147,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// An immediate send without a known failure has sent everything, once it is settled.
+    /// Completes an immediate send once it is settled: without a known failure, it has sent everything.
     #[inline]
     fn notice_settled(&self, peer: &mut Peer) {
         if let Some(Sending::AtOnce(_, number)) = peer.sending
@@ -157,7 +157,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Sends the new data of the block.
+    /// Sends the new data in the block.
     #[inline]
     fn send(&mut self, at: u32, peer: &mut Peer, piece: Piece) {
         if piece.len as usize >= self.zero_copy {
@@ -175,7 +175,7 @@ impl Exchange<'_> {
         self.count_send(piece);
     }
 
-    /// Sends the waiting data.
+    /// Sends the pending data.
     fn send_waiting(&mut self, at: u32, peer: &mut Peer, piece: Piece, zero_copy: bool) {
         let bytes = self.output.bytes(piece).as_ptr();
         let (sqe, _) = self.queue.push(Word::Send(at, piece.slot));
@@ -188,21 +188,21 @@ impl Exchange<'_> {
         self.count_send(piece);
     }
 
-    /// Counted when queued, so that the counts of a quiet server are complete; corrected if it is not sent.
+    /// Counted when queued, so that a quiet server's counts are complete; corrected if the data is not sent.
     #[inline]
     fn count_send(&self, piece: Piece) {
         bump(&self.counts.sends, 1);
         bump(&self.counts.bytes_out, u64::from(piece.len));
     }
 
-    /// The kernel needs the memory of a zero-copy send no more.
+    /// The kernel no longer needs the memory of a zero-copy send.
     pub fn notified(&mut self, slot: u32, cqe: Cqe) {
         let copied = cqe.result as u32 & sys::IORING_NOTIF_USAGE_ZC_COPIED != 0;
         bump(&self.counts.zero_copy_copied, u64::from(copied));
         self.output.release(slot);
     }
 
-    /// A send has completed; one at once: failed, or took less.
+    /// Handles the completion of a send. For an immediate send, it means a failure or a partial send.
     #[inline]
     pub fn sent(&mut self, at: u32, peer: &mut Peer, cqe: Cqe) {
         let (piece, zero_copy, held) = match peer.sending.take() {
@@ -213,7 +213,7 @@ impl Exchange<'_> {
         if (cqe.result.max(0) as u32) < piece.len {
             self.sent_less(at, peer, piece, zero_copy, cqe.result);
         }
-        // Otherwise the following notification releases it.
+        // Otherwise, the notification that follows releases it.
         if held && !cqe.more() {
             self.output.release(piece.slot);
         }
@@ -231,7 +231,7 @@ impl Exchange<'_> {
         }
         match -result {
             ..=0 | libc::EAGAIN | libc::EINTR => {}
-            // Pages of zero-copy sends count as locked memory.
+            // Pages of zero-copy sends count towards the locked-memory limit.
             libc::ENOMEM | libc::ENOBUFS if zero_copy => zero_copy = false,
             _ => peer.end = Some(peer.end.filter(|e| *e == End::Garbage).unwrap_or(End::Reset)),
         }
@@ -241,7 +241,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Queues the next requests. `readable`: there is more to receive. True: the connection is closed.
+    /// Queues the next requests. `readable`: more data is available. Returns true if the connection is closed.
     #[inline]
     pub fn settle(&mut self, at: u32, peer: &mut Peer, readable: bool) -> bool {
         self.notice_settled(peer);
@@ -294,7 +294,7 @@ impl Exchange<'_> {
             peer.input = Some(self.spare.pop().unwrap_or_else(|| vec![0; self.input_bytes].into_boxed_slice()));
             self.inputs += 1;
         }
-        // If no data is available yet, a first attempt would fail.
+        // Without available data, an immediate attempt would fail.
         let mut flags = if readable { 0 } else { sys::IORING_RECVSEND_POLL_FIRST };
         let (into, bytes) = match (self.receive, &mut peer.input) {
             (Receive::Single, Some(input)) => (input.as_mut_ptr(), input.len()),
@@ -321,7 +321,7 @@ impl Exchange<'_> {
         peer.receiving = Receiving::Cancelled;
     }
 
-    /// Closes once the connection has nothing in flight, and all possible answers are sent.
+    /// Closes the connection once nothing is in flight and all possible answers are sent.
     fn finish(&mut self, at: u32, peer: &mut Peer, end: End) -> bool {
         if matches!(peer.receiving, Receiving::Armed | Receiving::Polling) {
             self.cancel_receive(at, peer);

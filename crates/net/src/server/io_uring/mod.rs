@@ -1,4 +1,4 @@
-//! Completions: one io_uring_enter per round submits the round's receives and sends, and waits for more.
+//! Completion-based engine: one io_uring_enter per iteration submits receives and sends, and waits for more.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -10,10 +10,11 @@
 //! | `exchange` | actions after the completions of a connection |
 //! | `serve` | the loop; accepting |
 //!
-//! All requests that a connection's receives of one round contain are answered with one send. It sends as much as the socket
-//! accepts during the submission (MSG_DONTWAIT), and has a completion only if that was not all (IOSQE_CQE_SKIP_SUCCESS). So it does not end
-//! the wait of the same system call, and does not keep memory. The remainder gets its own memory and a send that
-//! waits. A connection has at most one send in flight: completions of sends are handled before all others.
+//! All requests that a connection receives in one iteration are answered with a single send. It sends as much as the
+//! socket accepts during submission (MSG_DONTWAIT), and posts a completion only if data remains
+//! (IOSQE_CQE_SKIP_SUCCESS). So it neither ends the wait in the same system call nor keeps memory busy. The remaining
+//! data gets memory of its own and a send that waits. A connection has at most one send in flight: completions of sends
+//! are handled before all others.
 
 mod entry;
 mod exchange;
@@ -87,11 +88,11 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
         Receive::Single => None,
         _ => Some(register_buffers(&ring, spec)?),
     };
-    // A request that waits for a connection or for buffer space has to wait in the kernel, but O_NONBLOCK makes it fail on old
-    // kernels.
+    // A request that waits for a connection or for buffer space has to wait in the kernel, but on old kernels
+    // O_NONBLOCK makes it fail.
     let listening = |e| Error::machine("cannot make the listening socket wait", "report this").because(e);
     seat.listener.set_nonblocking(false).map_err(listening)?;
-    // Accepted connections inherit it, direct ones too.
+    // Accepted connections inherit this, including direct descriptors.
     without_delay(&seat.listener);
     let mut queue = Queue::new(ring, handle, sqpoll, seat.counts());
     if options.zero_copy.is_some() {
@@ -107,13 +108,13 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
     ended
 }
 
-/// An empty table of direct descriptors, as large as the limit of open files allows; its places.
+/// Registers an empty direct descriptor table, as large as the limit on open files allows; returns its size.
 fn register_files(ring: &Ring) -> Result<u32> {
-    // Each needs 8 bytes in the kernel.
+    // Each entry takes 8 bytes in the kernel.
     const MOST: u64 = 1 << 16;
     let nr = descriptors::raise()?.min(MOST) as u32;
     let what = sys::io_uring_rsrc_register { nr, flags: sys::IORING_RSRC_REGISTER_SPARSE, resv2: 0, data: 0, tags: 0 };
-    // SAFETY: one live structure; a sparse table names no other memory. The count is the structure's size.
+    // SAFETY: one live structure; a sparse table refers to no other memory. The count is the structure's size.
     let done = unsafe {
         let op = sys::io_uring_register_op::IORING_REGISTER_FILES2;
         ring.register(op, (&raw const what).cast(), size_of_val(&what) as u32)
@@ -157,7 +158,8 @@ fn register_buffers(ring: &Ring, spec: &ServerSpec) -> Result<Provided> {
     })
 }
 
-/// Requests one on a descriptor that is not a socket: a kernel with these sends reports that, an older one rejects the request.
+/// Tries a zero-copy send on a descriptor that is not a socket: a kernel that supports it reports that, an older kernel
+/// rejects the request.
 fn probe_zero_copy(queue: &mut Queue<'_>, seat: &Seat<'_>) -> Result<()> {
     let (sqe, _) = queue.push(Word::Ignored);
     entry::send(sqe, seat.stop_fd().as_raw_fd(), std::ptr::null(), 0, true);

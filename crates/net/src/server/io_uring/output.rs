@@ -1,24 +1,25 @@
 //! Memory of sends, kept until the kernel no longer uses it: shared blocks for immediate answers, and separate memory
-//! for the remainder that a socket did not accept.
+//! for data that a socket did not accept.
 
 use crate::server::connection::ROOM;
 
-/// Answers go into a block while it has less than `ROOM`; one call adds at most `ROOM`, and a batch is copied before it is extended
-/// only if it is small. So a block's memory never moves. Only written pages become resident.
+/// Answers are written to a block while it has less than `ROOM` bytes. A call adds at most `ROOM`, and a batch is
+/// copied before it is extended only if it is small, so a block's memory never moves. Only written pages become
+/// resident.
 const BLOCK: usize = 3 * ROOM;
-/// A batch of answers up to this length is moved to the end of the block to be appended to.
+/// A batch of answers up to this size is moved to the end of the block when it is extended.
 pub const MOVABLE: usize = 16 << 10;
-/// Blocks that are kept for later.
+/// Maximum number of unused blocks that are kept.
 const KEPT: usize = 8;
 
 #[derive(Default)]
 struct Slot {
     bytes: Vec<u8>,
-    /// Sends that report when they are done.
+    /// Sends that will report completion.
     users: u32,
-    /// Sends at once, up to this submission entry, read from it.
+    /// Immediate sends read from it up to this submission entry.
     until: u64,
-    /// A block, for the answers of many connections.
+    /// A block, for answers to many connections.
     shared: bool,
 }
 
@@ -36,13 +37,13 @@ pub struct Output {
     slots: Vec<Slot>,
     /// Slots without memory.
     empty: Vec<u32>,
-    /// Blocks: the one that is written to, and the others.
+    /// Blocks: the current one, and the others.
     current: u32,
     blocks: Vec<u32>,
     settled: u64,
 }
 
-/// Bytes of a slot.
+/// A range of bytes in a slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece {
     pub slot: u32,
@@ -55,13 +56,13 @@ impl Output {
         Self { slots: vec![Slot::block()], empty: vec![], blocks: vec![], current: 0, settled: 0 }
     }
 
-    /// Where answers go next: at the end of the block.
+    /// Where the next answers are written: the end of the current block.
     #[inline]
     pub fn block(&mut self) -> &mut Vec<u8> {
         &mut self.slots[self.current as usize].bytes
     }
 
-    /// The block's end, with `ROOM` free bytes and `MOVABLE` ones after them.
+    /// The block's end, with at least `ROOM` free bytes, and `MOVABLE` more.
     #[inline]
     pub fn end(&mut self) -> usize {
         if self.block().len() > ROOM {
@@ -70,20 +71,20 @@ impl Output {
         self.block().len()
     }
 
-    /// The data of the block from `at` on.
+    /// The block's data from `at` on.
     #[inline]
     pub fn piece_from(&mut self, at: usize) -> Piece {
         Piece { slot: self.current, at: at as u32, len: (self.block().len() - at) as u32 }
     }
 
-    /// The submission entry of this number reads from `slot`.
+    /// Records that the submission entry `number` reads from `slot`.
     #[inline]
     pub fn lend(&mut self, slot: u32, number: u64) {
         let until = &mut self.slots[slot as usize].until;
         *until = (*until).max(number + 1);
     }
 
-    /// Moves `piece` to the block's end, so that it can be extended; returns its new start.
+    /// Moves `piece` to the block's end, where it can be extended; returns its new start.
     pub fn move_to_end(&mut self, piece: Piece) -> usize {
         let end = self.end();
         let begins = piece.at as usize;
@@ -95,7 +96,7 @@ impl Output {
         end
     }
 
-    /// The remainder of `piece` after its first `taken` bytes, in use from now on: in place if its slot may be kept, otherwise
+    /// The part of `piece` after its first `taken` bytes, marked as in use: in place if its slot may be kept, otherwise
     /// copied.
     pub fn rest(&mut self, piece: Piece, taken: u32, in_place: bool) -> Piece {
         let rest = Piece { slot: piece.slot, at: piece.at + taken, len: piece.len - taken };
@@ -111,7 +112,7 @@ impl Output {
         self.slots[slot as usize].users += 1;
     }
 
-    /// Takes memory over, in use from now on.
+    /// Takes ownership of memory, marked as in use.
     pub fn adopt(&mut self, bytes: Vec<u8>) -> Piece {
         let len = bytes.len() as u32;
         Piece { slot: self.add(Slot { bytes, users: 1, ..Slot::default() }), at: 0, len }
@@ -135,7 +136,7 @@ impl Output {
         &self.slots[piece.slot as usize].bytes[piece.at as usize..][..piece.len as usize]
     }
 
-    /// One use less.
+    /// Drops one use.
     pub fn release(&mut self, number: u32) {
         let slot = &mut self.slots[number as usize];
         slot.users -= 1;
@@ -145,7 +146,7 @@ impl Output {
         }
     }
 
-    /// Submission entries before this one read no more.
+    /// Submission entries before this one no longer read.
     #[inline]
     pub fn settle(&mut self, settled: u64) {
         self.settled = settled;
@@ -155,7 +156,7 @@ impl Output {
         }
     }
 
-    /// Continues with another block.
+    /// Switches to another block.
     fn turn(&mut self) {
         self.blocks.push(self.current);
         let free = self.blocks.iter().position(|b| self.slots[*b as usize].is_free(self.settled));
@@ -177,7 +178,7 @@ impl Output {
         }
     }
 
-    /// The memory of all sends: leaked if the kernel may still read it.
+    /// Leaks the memory of all sends that the kernel may still read.
     pub fn leak(self) {
         std::mem::forget(self);
     }

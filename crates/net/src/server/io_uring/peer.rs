@@ -1,4 +1,4 @@
-//! The requests in flight of a connection. An idle one has one receive (or poll) pending, and no other memory.
+//! A connection's requests in flight. An idle connection has one pending receive (or poll), and no other memory.
 
 use super::output::Piece;
 use crate::server::connection::Connection;
@@ -6,25 +6,25 @@ use crate::server::connection::Connection;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiving {
     No,
-    /// Waits until the socket is readable, without a buffer.
+    /// Waits for the socket to become readable, without a buffer.
     Polling,
     Armed,
-    /// Cancelled; its last completion is still to come.
+    /// Cancelled; its last completion has not arrived.
     Cancelled,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub enum Sending {
-    /// Sends as much as the socket accepts during the submission; the number of its submission entry.
+    /// Sends as much as the socket accepts during submission; contains its submission entry's number.
     AtOnce(Piece, u64),
-    /// Waits until all is sent.
+    /// Waits until everything is sent.
     Waiting { piece: Piece, zero_copy: bool },
 }
 
 /// Why a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The peer does not send any more; its requests are still answered.
+    /// The peer sends no more; its requests are still answered.
     NoMore,
     Reset,
     Garbage,
@@ -32,7 +32,7 @@ pub enum End {
 
 #[derive(Debug)]
 pub struct Peer {
-    /// A descriptor, or the place of a direct one.
+    /// A descriptor, or an index of the direct descriptor table.
     pub fd: i32,
     pub connection: Connection,
     pub receiving: Receiving,
@@ -40,11 +40,11 @@ pub struct Peer {
     /// A waiting send was cancelled.
     pub send_cancelled: bool,
     pub end: Option<End>,
-    /// The connection continues as soon as its immediate send is settled.
+    /// The connection continues once its immediate send is settled.
     pub follows: bool,
-    /// Has received data since the last sweep.
+    /// Data was received since the last sweep.
     pub spoke: bool,
-    /// `single`: the buffer of its own.
+    /// For `single`: the connection's own buffer.
     pub input: Option<Box<[u8]>>,
 }
 
@@ -63,7 +63,7 @@ impl Peer {
         }
     }
 
-    /// There are answers, or requests to answer, in addition to the data being sent.
+    /// Whether there are answers, or requests to answer, besides the data being sent.
     pub fn has_more(&self) -> bool {
         self.connection.waiting() > 0 || self.connection.is_held()
     }

@@ -1,4 +1,4 @@
-//! Both queues of a ring, used by one thread: one system call submits the queued entries and waits for completions.
+//! A ring's two queues, used by one thread: a single system call submits the queued entries and waits for completions.
 
 use std::io;
 use std::sync::atomic::{Ordering, fence};
@@ -23,7 +23,7 @@ impl Cqe {
         self.flags & sys::IORING_CQE_F_MORE != 0
     }
 
-    /// The provided buffer of the received data, or the first of several.
+    /// The provided buffer with the received data, or the first of several.
     pub fn buffer(self) -> Option<u16> {
         (self.flags & sys::IORING_CQE_F_BUFFER != 0).then_some((self.flags >> sys::IORING_CQE_BUFFER_SHIFT) as u16)
     }
@@ -34,25 +34,25 @@ pub struct Queue<'a> {
     handle: Handle,
     sqpoll: bool,
     counts: &'a LiveCounts,
-    /// Entries queued so far, and how many of them the kernel has taken. Their low halves are the ring's tails.
+    /// Entries queued so far, and how many of them the kernel has consumed. The low 32 bits are the ring's tails.
     tail: u64,
     taken: u64,
-    /// Completion head, how far sends were looked for, and the tail up to which this round reads.
+    /// Completion head, how far this iteration has looked for sends, and the tail up to which it reads.
     head: u32,
     searched: u32,
     seen: u32,
-    /// Entries that the kernel had taken when `seen` was read.
+    /// Entries that the kernel had consumed when `seen` was read.
     taken_when_seen: u64,
-    /// Entries before this one have finished their submission, and their failures are known.
+    /// Entries before this one have been submitted, and their failures are known.
     pub settled: u64,
     /// The completions found came from the kernel's overflow list.
     overflown: bool,
-    /// Requests that have a completion to come.
+    /// Requests that will still post a completion.
     pub outstanding: u64,
 }
 
 impl<'a> Queue<'a> {
-    /// On a ring that was not used yet.
+    /// For a ring that has not been used.
     pub fn new(ring: Ring, handle: Handle, sqpoll: bool, counts: &'a LiveCounts) -> Self {
         Self {
             ring,
@@ -77,11 +77,11 @@ impl<'a> Queue<'a> {
         self.ring.params.sq_entries - (self.tail - self.read_by_kernel()) as u32
     }
 
-    /// Entries that the kernel has read.
+    /// Number of entries that the kernel has read.
     #[inline]
     fn read_by_kernel(&self) -> u64 {
         match self.sqpoll {
-            // Acquire: the kernel has read an entry before it moves the head past it.
+            // Acquire: the kernel reads an entry before it moves the head past it.
             true => self.tail - u64::from((self.tail as u32).wrapping_sub(self.ring.sq_head().load(Ordering::Acquire))),
             false => self.taken,
         }
@@ -95,8 +95,8 @@ impl<'a> Queue<'a> {
         self.tail += 1;
         self.outstanding += u64::from(word.completes());
         let at = self.ring.sqe(number as u32);
-        // SAFETY: beyond the tail that the kernel knows and within the ring, so ours until it is handed over; a plain C
-        // structure, valid when all zero.
+        // SAFETY: beyond the tail known to the kernel and within the ring, so owned here until it is submitted; a plain
+        // C structure, valid when zeroed.
         let sqe = unsafe {
             at.write_bytes(0, 1);
             &mut *at
@@ -105,14 +105,14 @@ impl<'a> Queue<'a> {
         (sqe, number)
     }
 
-    /// An entry that was queued and not handed over yet.
+    /// An entry that is queued but not submitted.
     #[inline]
     pub fn queued(&mut self, number: u64) -> Option<&mut sys::io_uring_sqe> {
         // SAFETY: between the kernel's head and this tail, so the kernel does not use it.
         (self.taken..self.tail).contains(&number).then(|| unsafe { &mut *self.ring.sqe(number as u32) })
     }
 
-    /// Completions found and not looked at yet.
+    /// Completions found but not yet handled.
     pub fn left(&self) -> u32 {
         self.seen.wrapping_sub(self.head)
     }
@@ -120,7 +120,8 @@ impl<'a> Queue<'a> {
     /// Submits the queued entries and waits for `min` completions.
     #[inline]
     pub fn enter(&mut self, min: u32, timeout: Option<&libc::timespec>) -> io::Result<()> {
-        // Release: the entries are written before the kernel sees the tail, and completions read before it sees the head.
+        // Release: entries are written before the kernel sees the tail, and completions are read before it sees the
+        // head.
         self.ring.sq_tail().store(self.tail as u32, Ordering::Release);
         self.ring.cq_head().store(self.head, Ordering::Release);
         let arg = timeout.map(|t| sys::io_uring_getevents_arg {
@@ -133,8 +134,8 @@ impl<'a> Queue<'a> {
         let mut submit = (self.tail - self.taken) as u32;
         if self.sqpoll {
             (self.taken, submit) = (self.tail, 0);
-            // The tail must be visible before the flag is read, or both sides could miss each other (io_uring(7): a full
-            // barrier).
+            // The tail must be visible before the flag is read, otherwise each side could miss the other's update
+            // (io_uring(7): a full barrier).
             fence(Ordering::SeqCst);
             let said = self.ring.sq_flags().load(Ordering::Relaxed);
             let there = self.ring.cq_tail().load(Ordering::Acquire).wrapping_sub(self.head);
@@ -149,8 +150,8 @@ impl<'a> Queue<'a> {
             bump(&self.counts.syscalls, 1);
             match self.handle.enter(submit, min, flags, arg.as_ref()) {
                 Ok(taken) if !self.sqpoll => self.taken += u64::from(taken),
-                // Interrupted, timed out, out of memory for a request, or the completion queue is full: the available completions
-                // are handled.
+                // Interrupted, timed out, out of memory for a request, or the completion queue is full: handle the
+                // available completions.
                 Ok(_) | Err(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY) => {}
                 Err(errno) => return Err(io::Error::from_raw_os_error(errno)),
             }
@@ -160,13 +161,13 @@ impl<'a> Queue<'a> {
 
     fn look(&mut self) -> io::Result<()> {
         let before = self.seen;
-        // In this order: the kernel posts the failures of a batch before it moves the head past the batch.
+        // In this order, because the kernel posts the failures of a batch before it moves the head past the batch.
         self.taken_when_seen = self.read_by_kernel();
-        // Acquire: the entries up to the tail are written.
+        // Acquire: the entries up to the tail have been written.
         self.seen = self.ring.cq_tail().load(Ordering::Acquire);
         if self.overflown {
-            // While there are overflown completions all others queue after them, so these came from the kernel's list: this
-            // many did not fit (and possibly a few that came after the list was empty).
+            // While completions are in the overflow list, all others are queued behind them, so these came from that
+            // list: this many did not fit (and possibly a few that arrived after the list was empty).
             bump(&self.counts.cq_overflows, u64::from(self.seen.wrapping_sub(before)));
         }
         self.overflown = self.ring.sq_flags().load(Ordering::Relaxed) & sys::IORING_SQ_CQ_OVERFLOW != 0;
@@ -176,13 +177,13 @@ impl<'a> Queue<'a> {
         Ok(())
     }
 
-    /// Completions have overflown, or were left: the next [`Queue::enter`] must not wait.
+    /// Whether completions overflowed or were left unhandled, so that the next [`Queue::enter`] must not wait.
     pub fn has_more(&self) -> bool {
         self.overflown || self.left() > 0
     }
 
     fn read(&self, at: u32) -> Cqe {
-        // SAFETY: between this head and a tail read with acquire order.
+        // SAFETY: between this head and a tail read with acquire ordering.
         let (word, result, flags) = unsafe { self.ring.cqe(at) };
         Cqe { word: Word::unpack(word), result, flags }
     }
@@ -193,8 +194,8 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Completions of sends, before all others of the round, because a connection's next answers depend on them. After the
-    /// last one all submitted entries are settled.
+    /// The next completion of a send. These precede all others, because a connection's next answers depend on them.
+    /// After the last one, all submitted entries are settled.
     #[inline]
     pub fn pop_send(&mut self) -> Option<Cqe> {
         while self.searched != self.seen {
@@ -211,7 +212,7 @@ impl<'a> Queue<'a> {
         None
     }
 
-    /// The other completions, once there are no more of sends.
+    /// The next other completion, after those of sends.
     #[inline]
     pub fn pop(&mut self) -> Option<Cqe> {
         debug_assert!(self.searched == self.seen);

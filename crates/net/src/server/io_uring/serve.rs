@@ -1,4 +1,4 @@
-//! The loop: enter, handle completions, queue requests; accepting, pausing, and the end.
+//! The main loop: enter, handle completions, queue requests; accepting, pausing, and shutdown.
 
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -17,20 +17,20 @@ use crate::server::seat::Seat;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::net_record::bump;
 
-/// Entries that one completion may have to queue.
+/// Maximum number of entries queued for one completion.
 const ENTRIES_EACH: u32 = 8;
-/// No new connection is accepted for so long after one could not be for want of descriptors.
+/// Pause after an accept that failed for lack of descriptors.
 static PAUSE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// A connection with a buffer of its own that has been silent for so long gives it away.
+/// A connection that is silent for this long gives up its own buffer.
 static SILENCE: libc::timespec = libc::timespec { tv_sec: 1, tv_nsec: 0 };
-/// Delay until an incomplete sweep continues.
+/// Delay before an incomplete sweep continues.
 static SOON: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-/// The kernel accepts and closes a connection if the table of direct descriptors is full. Below this many free slots, one
-/// connection is accepted at a time, and none without a slot.
+/// If the direct descriptor table is full, the kernel accepts and then closes a connection. Below this number of free
+/// entries, one connection is accepted at a time, and none without an entry.
 const FEW_PLACES: u32 = 256;
-/// Minimum number of silent connections' buffers to return to the system.
+/// Minimum number of freed buffers for returning memory to the system.
 const MANY_INPUTS: usize = 256;
-/// The kernel has so long to end everything.
+/// Maximum time for the kernel to end all requests.
 const END: Duration = Duration::from_millis(500);
 
 pub struct Server<'a> {
@@ -38,13 +38,13 @@ pub struct Server<'a> {
     exchange: Exchange<'a>,
     peers: Vec<Option<Peer>>,
     free: Vec<u32>,
-    /// Free direct descriptors.
+    /// Free entries of the direct descriptor table.
     places: Option<u32>,
     accepting: bool,
-    /// A timeout that ends the pause, and one that begins a sweep, is under way.
+    /// Pending timeouts: one ends the pause, one starts a sweep.
     paused: bool,
     sweeping: bool,
-    /// Position at which a sweep continues; 0: the start.
+    /// Index at which a sweep continues; 0 for the start.
     swept: usize,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Starts accepting, and reports it.
+    /// Starts to accept, and reports this.
     pub fn begin(&mut self, granted: Vec<String>) -> Result<()> {
         let (sqe, _) = self.exchange.queue.push(Word::Stop);
         entry::poll_in(sqe, self.seat.stop_fd().as_raw_fd());
@@ -102,7 +102,7 @@ impl<'a> Server<'a> {
             if let Some(provided) = &x.provided {
                 provided.publish();
             }
-            // After a wait in vain the next one is for anything at all.
+            // After an unsuccessful wait, the next one waits for any completion.
             let (wait_for, timeout) = if idle { (1, None) } else { (options.wait_for, timeout.as_ref()) };
             let min = if x.queue.has_more() || !x.follow.is_empty() { 0 } else { wait_for };
             x.queue.enter(min, timeout).map_err(cannot_enter)?;
@@ -111,7 +111,7 @@ impl<'a> Server<'a> {
             bump(&counts.completions, completions);
             idle = completions == 0 && min > 0;
             if completions == 0 && (self.exchange.queue.left() > 0 || !self.exchange.follow.is_empty()) {
-                // The SQPOLL thread has not yet taken the queued entries.
+                // The SQPOLL thread has not consumed the queued entries yet.
                 bump(&counts.syscalls, 1);
                 std::thread::yield_now();
             }
@@ -119,7 +119,7 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// Handles the available completions, as long as the queue has free entries; returns their number.
+    /// Handles available completions as long as the queue has free entries; returns their number.
     fn look(&mut self) -> Result<u64> {
         let mut completions = 0;
         loop {
@@ -212,7 +212,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Places for direct descriptors.
+    /// Free entries of the direct descriptor table.
     fn places_left(&self) -> u32 {
         self.places.map_or(u32::MAX, |all| all.saturating_sub((self.peers.len() - self.free.len()) as u32))
     }
@@ -250,7 +250,7 @@ impl<'a> Server<'a> {
                 let what = format!("this kernel refuses accepts of the kind {accept}");
                 return Err(Error::machine(what, "use --accept single and no --register files (5.19)"));
             }
-            // Out of descriptors or memory: those who wait are accepted when others have gone.
+            // Out of descriptors or memory: waiting connections are accepted after others have closed.
             _ => {
                 bump(&counts.accept_failures, 1);
                 if !self.paused && !self.accepting {
@@ -273,11 +273,11 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Who has been silent since the last sweep has to wait without a buffer of its own.
+    /// Connections that were silent since the last sweep give up their buffers while waiting.
     fn sweep(&mut self) {
         debug_assert!(self.exchange.receive == Receive::Single);
         if self.swept == 0 && std::mem::take(&mut self.exchange.inputs_freed) > MANY_INPUTS {
-            // SAFETY: gives the system memory that nothing uses; the allocator would keep it.
+            // SAFETY: returns unused memory to the system, which the allocator would keep.
             unsafe { libc::malloc_trim(0) };
         }
         let from = std::mem::take(&mut self.swept);
@@ -295,7 +295,7 @@ impl<'a> Server<'a> {
         self.sweep_later();
     }
 
-    /// Cancels all requests in flight, and closes all descriptors. Memory that the kernel may still use is leaked.
+    /// Cancels all requests in flight, and closes all descriptors. Leaks memory that the kernel may still use.
     pub fn end(mut self) {
         let until = Instant::now() + END;
         let step = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -330,6 +330,6 @@ impl<'a> Server<'a> {
 }
 
 fn close(fd: i32) {
-    // SAFETY: a descriptor that the kernel gave to this server, which nothing uses any more.
+    // SAFETY: a descriptor that the kernel gave to this server and that is no longer used.
     unsafe { rustix::io::close(fd) };
 }

@@ -1,4 +1,4 @@
-//! Cases that only a ring has: few buffers, few completion entries, sends that wait; nothing is lost in any of them.
+//! Ring-specific cases (few buffers, few completion entries, sends that wait): no data is lost.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -19,7 +19,7 @@ fn connections(server: &Server, n: u64) -> Vec<Socket> {
     (0..n).map(|_| server.address().connect().unwrap()).collect()
 }
 
-/// Sends to all before it reads from any.
+/// Sends to all sockets before reading from any.
 fn all_at_once(sockets: &mut [Socket], sizes: &[(u32, u32)]) {
     let exchanges: Vec<_> = (0..sockets.len() as u64).map(|i| exchange(i, sizes)).collect();
     for (socket, (asked, _)) in sockets.iter_mut().zip(&exchanges) {
@@ -51,7 +51,7 @@ fn completions_beyond_the_queue_are_counted_and_none_is_lost() {
         let options = ServerOptions {
             buffers: 4096,
             buffer_size: "64".parse().unwrap(),
-            // Longer than the queue: completions have to find it full.
+            // Longer than the queue, so that completions find it full.
             wait_for: 5000,
             wait_timeout: Some("20ms".parse().unwrap()),
             ..multishot(ring)
