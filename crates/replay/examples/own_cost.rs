@@ -1,4 +1,4 @@
-//! The cost of a replay per no-op: through an engine that does nothing, and through io_uring.
+//! Replay overhead per no-op, with a null engine and with io_uring.
 
 use std::sync::atomic::AtomicBool;
 

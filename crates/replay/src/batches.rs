@@ -1,38 +1,39 @@
-//! Whether the recorded program submits as many requests as it has reaped, or batches of a fixed size.
+//! Whether a recorded program submits as many requests as it has reaped, or batches of a fixed size.
 //!
-//! A program of the first kind is replayed with merged submissions: if the replay has reaped more at once than the recording
-//! had, the program would have submitted more at once. A program of the second kind submits its batches whatever it has reaped.
+//! In the former case, the replay merges submissions: if it has reaped more at once than the recording had, the program
+//! would have submitted more at once. In the latter case, the program submits its batches regardless of how much it has
+//! reaped.
 
-/// The kind of a thread's batches.
+/// The type of a thread's batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Too few submissions to decide.
     #[default]
     Unknown,
-    /// All submissions have one size.
+    /// All submissions have the same size.
     Fixed,
-    /// As many as were reaped.
+    /// Each submission has as many requests as were reaped.
     AsReaped,
-    /// The sizes do not depend on the number reaped.
+    /// The sizes are independent of the number reaped.
     Varied,
 }
 
 /// The batches of all threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Batches {
-    /// The kind of the thread with the most requests.
+    /// The type for the thread with the most requests.
     pub kind: Kind,
-    /// Requests per submission.
+    /// Mean requests per submission.
     pub mean: f64,
 }
 
-/// Submissions below which nothing is decided.
+/// With fewer submissions, the type is unknown.
 const FEWEST: usize = 20;
-/// The share of submissions that decides.
+/// The share of submissions that determines the type.
 const MOST: f64 = 0.9;
 
-/// The kind of these submissions: (chains submitted, chain ends reaped since the submission before). The first ones fill the queue and
-/// do not count.
+/// Classifies submissions: (chains submitted, chain ends reaped since the previous submission). The first submissions
+/// fill the queue and do not count.
 pub fn kind(submissions: &[(u32, u32)]) -> Kind {
     let filled = submissions.iter().position(|(_, reaped)| *reaped > 0).unwrap_or(submissions.len());
     let steady = &submissions[filled..];
@@ -58,7 +59,7 @@ mod tests {
     fn batches_of_one_size_are_fixed_whatever_was_reaped() {
         let steady: Vec<(u32, u32)> = (0..100).map(|i| (8, 7 + i % 3)).collect();
         assert_eq!(kind(&steady), Kind::Fixed);
-        // A queue that is being filled reaps nothing.
+        // A program that fills its queue does not reap.
         let filling: Vec<(u32, u32)> = [(1, 0); 16].into_iter().chain((0..50).map(|_| (1, 1))).collect();
         assert_eq!(kind(&filling), Kind::Fixed);
     }

@@ -1,9 +1,9 @@
-//! The program with another depth or batch, or with its synchronous calls as requests.
+//! Modifies a program: a different depth or batch, or requests in place of synchronous calls.
 
 use crate::program::{Op, OpKind, Program, Step, Thread, Wait};
 use iotrail_schema::replay_log::{ReplayInterface, ReplayRing};
 
-/// The most ends of chains that a thread has outstanding on one ring.
+/// Maximum number of chain ends that any thread has in flight on a ring.
 pub fn depth(program: &Program) -> u32 {
     program.threads.iter().map(|t| depths(t, program.rings.len()).into_iter().max().unwrap_or(0)).max().unwrap_or(0)
 }
@@ -22,8 +22,8 @@ fn tails(ops: &[Op]) -> u32 {
     ops.iter().filter(|op| op.ends_chain()).count() as u32
 }
 
-/// With `n` chains outstanding per thread and ring. If that is more than recorded, it is an upper bound: whether a request depends on
-/// the data of an earlier one is unknown.
+/// The program with `n` chains in flight per thread and ring. If that is more than recorded, the result is an upper
+/// bound, because a request might depend on data of an earlier one.
 pub fn with_depth(mut program: Program, n: u32) -> Program {
     let rings = program.rings.len();
     for thread in &mut program.threads {
@@ -46,13 +46,13 @@ pub fn with_depth(mut program: Program, n: u32) -> Program {
     program
 }
 
-/// With `n` requests per submission, and as many completions per wait.
+/// The program with `n` requests per submission, and as many completions per wait.
 pub fn with_batch(mut program: Program, n: u32) -> Program {
     let rings = program.rings.len();
     for thread in &mut program.threads {
         let mut steps: Vec<Step> = Vec::with_capacity(thread.steps.len());
         let mut submitted = vec![0u32; rings];
-        // Chains that were submitted before the batch that is being filled.
+        // Chains submitted before the current batch.
         let (mut before, mut is_open) = (0, false);
         let mut ops = thread.ops.as_slice();
         for step in &thread.steps {
@@ -90,9 +90,9 @@ pub fn with_batch(mut program: Program, n: u32) -> Program {
     program
 }
 
-/// Synchronous calls as requests of a ring of each thread, with `n` outstanding. With more than one, a sync waits for all requests before
-/// it, and all after it wait for the sync. A request waits for earlier ones on the same bytes of a file if one of the two writes.
-/// All others count as independent: it is an upper bound.
+/// The program with synchronous calls turned into requests on one ring per thread, with `n` in flight. With more than
+/// one, a sync waits for all earlier requests, and all later ones wait for the sync. A request waits for earlier ones
+/// on the same bytes of a file if either writes. All others count as independent, so the result is an upper bound.
 pub fn overlapped(mut program: Program, n: u32) -> Program {
     let ring = program.rings.len() as u16;
     let entries = n.max(8).next_power_of_two();
@@ -105,7 +105,7 @@ pub fn overlapped(mut program: Program, n: u32) -> Program {
     });
     for thread in &mut program.threads {
         thread.waits.push(Wait::Sleep);
-        // A thread that has requests already is asynchronous, and its calls have their place between them.
+        // A thread with requests is already asynchronous, and its calls have a fixed position between them.
         if thread.steps.iter().any(|step| step.ring.is_some() || step.ops != 1) {
             continue;
         }

@@ -4,7 +4,7 @@ fn op(kind: OpKind, block: u64) -> Op {
     Op { kind, sqe_flags: 0, file: 0, flags: 0, len: 4096, offset: block * 4096 }
 }
 
-/// One request per step, of which `depth` are outstanding.
+/// One request per step, with `depth` in flight.
 fn queue(n: u32, depth: u32) -> Program {
     let steps = (0..n).map(|i| Step {
         ring: Some(0),
@@ -59,7 +59,7 @@ fn synchronous_calls_overlap_unless_they_conflict() {
     let one_by_one = overlapped(program.clone(), 1);
     assert_eq!(needs(&one_by_one), [0, 1, 2, 3, 4, 5, 6]);
     let overlapping = overlapped(program, 4);
-    // The read of block 2 waits for its write, the sync for all, and all after it for the sync.
+    // The read of block 2 waits for its write, the sync for everything before it, and everything after it for the sync.
     assert_eq!(needs(&overlapping), [0, 0, 0, 3, 4, 5, 5]);
     assert_eq!((overlapping.rings.len(), overlapping.threads[0].waits.len()), (1, 1));
     assert!(!overlapping.is_synchronous());

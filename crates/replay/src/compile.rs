@@ -1,4 +1,4 @@
-//! Events of a recording → a program.
+//! Compiles a recording's events into a program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -15,21 +15,25 @@ use iotrail_schema::replay_log::{
     ReplaySync,
 };
 
-/// A thread with synchronous calls only, at most this share of the largest thread's requests, is not part of the load.
+/// A thread with only synchronous calls, and at most this share of the largest thread's requests, is not part of the
+/// load.
 const FEW_CALLS: f64 = 0.05;
-/// Synchronous steps of a thread before its first submission, at most, that are not part of the load.
+/// Maximum number of a thread's synchronous steps before its first submission that are treated as preparation, not as
+/// load.
 const MOST_PREPARATIONS: usize = 1000;
 
 const FIXED_FILE: u8 = 1 << 0;
 const ASYNC: u8 = 1 << 4;
 const DRAIN: u8 = 1 << 1;
 const SKIP_SUCCESS: u8 = 1 << 6;
-/// The flags that are replayed. A skipped completion is asked for: without it a buffer would never be free again.
+/// The flags that are replayed. Skipped completions are requested in the replay, because a buffer would otherwise never
+/// become free.
 const KEPT: u8 = crate::program::LINKED | DRAIN | ASYNC;
-/// RWF_HIPRI, RWF_DSYNC, RWF_SYNC and RWF_NOWAIT: RWF_APPEND would move the request to the end of the file.
+/// RWF_HIPRI, RWF_DSYNC, RWF_SYNC and RWF_NOWAIT. RWF_APPEND is excluded because it would move the request to the end
+/// of the file.
 const RWF_KEPT: u32 = 0xf;
 
-/// Takes the events of a recording one by one. Memory: 24 bytes per request and 48 per submission.
+/// Consumes a recording's events one by one. Memory: 24 bytes per request and 48 bytes per submission.
 pub struct Compiler {
     most: u64,
     taken: u64,
@@ -40,37 +44,37 @@ pub struct Compiler {
     threads: BTreeMap<u32, Building>,
 }
 
-/// Where a file of the recording is in the program.
+/// The program's index of a recorded file.
 struct FileSlot {
     index: Option<u16>,
-    /// The assumed file position, for requests that name none.
+    /// The assumed file position, for requests without an offset.
     position: u64,
 }
 
-/// One ring so far.
+/// State of a ring so far.
 #[derive(Default)]
 struct RingState {
-    /// Requests that post a completion and are followed by a linked one.
+    /// Requests that post a completion and are followed by a linked request.
     heads: u64,
-    /// Ends of chains.
+    /// Chain ends submitted.
     tails: u64,
-    /// Ends of chains that were reaped, at least.
+    /// Lower bound on chain ends reaped.
     reaped_tails: u64,
     in_order: InOrder,
     users: BTreeSet<u32>,
 }
 
-/// One thread so far.
+/// State of a thread so far.
 #[derive(Default)]
 struct Building {
     thread: Thread,
     /// Requests whose call has not returned, by ring.
     pending: BTreeMap<usize, Vec<Pending>>,
     rings: BTreeMap<usize, OfRing>,
-    /// Since the step before: user time up to the first wait, and after it.
+    /// User time since the previous step: before the first wait, and after it.
     think_before_ns: u64,
     think_ns: u64,
-    /// Completions that the last sleeping call waited for.
+    /// Number of completions that the last sleeping call waited for.
     waited_for: Option<u32>,
     began_ns: Option<u64>,
     last_exit_ns: u64,
@@ -78,14 +82,14 @@ struct Building {
 }
 
 struct Pending {
-    /// `None`: it is not replayed.
+    /// `None` if the request is not replayed.
     op: Option<Op>,
     is_tail: bool,
     posts: bool,
     at_ns: u64,
 }
 
-/// A thread's use of one ring.
+/// A thread's use of a ring.
 #[derive(Default)]
 struct OfRing {
     tails: u64,
@@ -98,7 +102,7 @@ struct OfRing {
 }
 
 impl Compiler {
-    /// Takes `most` requests at most.
+    /// Accepts at most `most` requests.
     pub fn new(most: u64) -> Self {
         Self {
             most,
@@ -111,12 +115,12 @@ impl Compiler {
         }
     }
 
-    /// The events are those of a log without calls and completions.
+    /// Marks the events as those of a log without calls and completions.
     pub fn imported(&mut self) {
         self.program.observed.doubts.imported = true;
     }
 
-    /// Breaks when there are as many requests as may be.
+    /// Breaks once it has the maximum number of requests.
     pub fn take(&mut self, event: &ReplayEvent) -> ControlFlow<()> {
         match event {
             ReplayEvent::File(file) => self.file(file),
@@ -136,7 +140,7 @@ impl Compiler {
         ControlFlow::Break(())
     }
 
-    /// The program. Errors: there is nothing to replay (wrong input).
+    /// Returns the program. Usage error: there is nothing to replay.
     pub fn finish(mut self) -> Result<Program> {
         let observed = &mut self.program.observed;
         let mut largest = 0;
@@ -233,7 +237,7 @@ impl Compiler {
         self.threads.entry(r.tid).or_default().pending.entry(ring).or_default().push(pending);
     }
 
-    /// `None`: it is not replayed, and is counted as such.
+    /// Returns `None` if the operation is not replayed, and counts it.
     fn op(&mut self, op: ReplayOp, file: Option<u32>, offset: u64, len: u64, flags: u32, sqe_flags: u8) -> Option<Op> {
         let observed = &mut self.program.observed;
         let (kind, kept) = match op {
@@ -289,7 +293,7 @@ impl Compiler {
         building.sums.calls += 1;
         let take = &mut building.sums.latencies;
         state.in_order.reap_to(c.reaped, |at| take.take(c.enter_ns.saturating_sub(at), 1));
-        // Completions beyond the submitted heads are those of ends.
+        // Completions beyond the number of submitted heads must be chain ends.
         state.reaped_tails = state.reaped_tails.max(c.reaped.saturating_sub(state.heads)).min(state.tails);
 
         building.begin(c.enter_ns, c.exit_ns, c.think_ns);
@@ -299,7 +303,7 @@ impl Compiler {
             building.forget_preparations(c.enter_ns);
         }
         let of = building.rings.entry(ring).or_default();
-        // A submission that only asks is how some programs run task work; it says nothing about their waits.
+        // Some programs make a submission call only to run task work; it does not show how they wait.
         if gets_events && (c.min_complete > 0 || pending.is_empty()) {
             *(if c.min_complete > 0 { &mut of.sleeps } else { &mut of.asks }) += 1;
         }
@@ -340,7 +344,7 @@ impl Compiler {
     }
 
     fn sync(&mut self, s: &ReplaySync) {
-        // A read past the end moves fewer bytes than it may, or none: so does its replay.
+        // A read past the end of the file returns fewer bytes or none, and so does its replay.
         let Ok(moved) = u64::try_from(s.result) else { return };
         let moves = matches!(s.op, ReplayOp::Read | ReplayOp::Write);
         let len = if moves { s.len.min(moved) } else { s.len };
@@ -357,7 +361,7 @@ impl Compiler {
 }
 
 impl Building {
-    /// A call begins: the time since the one before.
+    /// A call begins: records the time since the previous call.
     fn begin(&mut self, enter_ns: u64, exit_ns: u64, think_ns: u64) {
         if self.began_ns.is_some() {
             let gap = enter_ns.saturating_sub(self.last_exit_ns);
@@ -372,7 +376,7 @@ impl Building {
         self.last_exit_ns = self.last_exit_ns.max(exit_ns);
     }
 
-    /// The thread has begun to use a ring: its few calls before that prepared it.
+    /// The thread starts to use a ring, so its few calls before that were preparation.
     fn forget_preparations(&mut self, enter_ns: u64) {
         if self.rings.values().any(|r| !r.submissions.is_empty()) || self.thread.steps.len() > MOST_PREPARATIONS {
             return;

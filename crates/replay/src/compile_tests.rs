@@ -57,7 +57,7 @@ fn compiled(events: &[ReplayEvent]) -> Program {
     compiler.finish().unwrap()
 }
 
-/// A queue of 4 that is kept full: fills, then waits for one and submits one.
+/// A queue of 4 that is kept full: fills it, then repeatedly waits for one completion and submits one request.
 fn steady(n: u64) -> Vec<ReplayEvent> {
     let mut all = vec![file(1), ring(7)];
     for i in 0..n {
@@ -82,7 +82,7 @@ fn a_submission_needs_the_completions_that_were_reaped() {
     assert_eq!((late.wait_for, late.think_before_ns, late.think_ns, late.at_ns), (1, 3, 3, 200));
     let o = &program.observed;
     assert_eq!((o.sums.ios, o.sums.calls, o.elapsed_ns), (30, 56, 29 * 20 + 5));
-    // The n-th was reaped before the submission of the one 4 later.
+    // Request n was reaped before request n + 4 was submitted.
     assert_eq!(o.sums.latencies.latency(1).count, 26);
     assert_eq!(o.batches.kind, batches::Kind::Fixed);
 }
@@ -90,11 +90,11 @@ fn a_submission_needs_the_completions_that_were_reaped() {
 #[test]
 fn only_ends_of_chains_are_needed() {
     let mut all = vec![file(1), ring(1)];
-    // Two chains of a write and a read in flight; a new one whenever the end of one was reaped.
+    // Two chains of a write and a read in flight; a new chain is submitted whenever a chain's end is reaped.
     for i in 0..40u64 {
         let at = 100 + i * 20;
         all.extend([read(1, 1, at, LINK), read(1, 1, at, 0)]);
-        // The chain in flight has its write reaped, and its read has not completed.
+        // Of the chain in flight, the write has been reaped, and the read has not completed.
         let reaped = if i < 2 { 0 } else { 2 * (i - 1) + 1 };
         all.push(call(1, 1, at, 2, 1, reaped));
     }
@@ -110,7 +110,7 @@ fn rings_and_threads_are_compiled_separately() {
     for i in 0..10u64 {
         for (tid, ring) in [(1, 1), (1, 2), (2, 2)] {
             let at = 100 + i * 50 + u64::from(tid + ring) * 10;
-            // Ring 2 is shared: 2 of its requests are outstanding after each round, one of each thread.
+            // Ring 2 is shared: 2 of its requests are in flight after each iteration, one per thread.
             let reaped = if ring == 1 { i } else { 2 * i };
             all.extend([read(tid, ring, at, 0), call(tid, ring, at, 1, 1, reaped)]);
         }
@@ -205,7 +205,7 @@ fn any_events_compile_without_a_panic() {
     }
 }
 
-/// A read of file 1.
+/// A synchronous read of file 1.
 fn sync(tid: u32, at: u64) -> ReplayEvent {
     ReplayEvent::Sync(ReplaySync {
         tid,
@@ -231,7 +231,7 @@ fn preparations_and_threads_with_few_calls_are_excluded() {
     let o = &program.observed;
     assert_eq!((o.doubts.side_calls, o.sums.ios, o.sums.calls, o.elapsed_ns), (2, 60, 116, 59 * 20 + 5));
     assert_eq!(program.threads[0].steps[0].at_ns, 0);
-    // A program with synchronous calls only has all of them, each as long as it was.
+    // A program with only synchronous calls keeps all of them, with their durations.
     let program = compiled(&[file(1), sync(1, 10), sync(1, 20)]);
     assert_eq!((program.requests(), program.threads[0].ops[0].len, program.observed.doubts.side_calls), (2, 100, 0));
 }

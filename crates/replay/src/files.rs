@@ -1,6 +1,7 @@
-//! The files of a program: checked, copied if they are written, opened.
+//! A program's files: checked, copied if they are written, opened.
 //!
-//! A recorded file is only ever opened for reading. Writes go to a copy in the scratch directory, or to the file of `--map`.
+//! Recorded files are only opened for reading. Writes go to a copy in the scratch directory, or to the file specified
+//! by `--map`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata, OpenOptions};
@@ -18,25 +19,25 @@ use iotrail_base::words::{bytes, list};
 use iotrail_load::device;
 use iotrail_stats::random::SplitMix64;
 
-/// Where files are, and what may be done to them.
+/// Locations of files, and permissions to write to them.
 pub struct Places<'a> {
-    /// OLD=NEW of the user: a file, or a directory with all that is below it.
+    /// The user's OLD=NEW pairs: a file, or a directory including everything below it.
     pub maps: &'a [(PathBuf, PathBuf)],
-    /// An existing NEW may be written.
+    /// Whether an existing NEW may be overwritten.
     pub allow_write: bool,
-    /// Where a copy of that many bytes may be made. It is asked for only if one is needed.
+    /// Returns a directory for a copy of this many bytes; called only if a copy is needed.
     pub scratch: &'a dyn Fn(u64) -> Result<PathBuf>,
 }
 
-/// Open files. Copies are removed when it is dropped.
+/// The open files. Copies are removed on drop.
 pub struct Files {
-    /// By the program's numbers; `None`: nothing uses it.
+    /// Indexed by the program's file numbers; `None` if nothing uses the file.
     open: Vec<Option<File>>,
-    /// The recorded path and the one that is used.
+    /// The recorded path, and the path that is used.
     targets: Vec<(PathBuf, PathBuf)>,
     copies: Vec<Copied>,
     _claims: Vec<File>,
-    /// Recorded files that are gone and have been replaced: only written ones are.
+    /// Recorded files that no longer exist and were replaced; only possible if they are not read.
     pub replaced: Vec<PathBuf>,
 }
 
@@ -46,7 +47,7 @@ struct Copied {
     size: u64,
 }
 
-/// The use of all files of one path together.
+/// How a path's file is used, over all file numbers with that path.
 #[derive(Default)]
 struct Use {
     size: u64,
@@ -62,8 +63,8 @@ impl Use {
 }
 
 impl Files {
-    /// Checks all files before anything is copied. Errors (input): files are gone or too short, or a file to be written may not be;
-    /// (machine): there is too little space.
+    /// Checks all files before copying any. Usage errors: files are missing or too short, or a file must not be
+    /// overwritten. Machine error: not enough space.
     pub fn prepare(program: &Program, places: &Places<'_>, stop: &AtomicBool) -> Result<Self> {
         let mut uses: BTreeMap<&Path, Use> = BTreeMap::new();
         for file in program.files.iter().filter(|f| f.uses > 0) {
@@ -90,7 +91,7 @@ impl Files {
             match (&target, all.written_to) {
                 (Some(new), Some(_)) if new.exists() => claims.extend(may_be_written(new, places, &recorded)?),
                 (_, Some(_)) => {
-                    // One that is gone is replaced; its bytes are not in the recording anyway.
+                    // A missing file is replaced; its contents are not in the recording anyway.
                     match std::fs::metadata(path) {
                         Ok(m) if m.file_type().is_block_device() => {
                             faults.push(format!("{} is a block device that the recording writes", path.display()));
@@ -141,17 +142,17 @@ impl Files {
         Ok(files)
     }
 
-    /// Each recorded path that is used, with the path of the file that takes its place.
+    /// Each recorded path in use, with the path of the file that replaces it.
     pub fn targets(&self) -> &[(PathBuf, PathBuf)] {
         &self.targets
     }
 
-    /// Descriptors by the program's numbers; -1: nothing uses it.
+    /// Descriptors indexed by the program's file numbers; -1 if nothing uses the file.
     pub fn descriptors(&self) -> Vec<RawFd> {
         self.open.iter().map(|file| file.as_ref().map_or(-1, |f| f.as_raw_fd())).collect()
     }
 
-    /// The copies have their recorded sizes again: each replay begins alike.
+    /// Resets the copies to their recorded sizes, so that each replay starts from the same state.
     pub fn reset(&self) -> Result<()> {
         for copy in &self.copies {
             let is_other = copy.file.metadata().is_ok_and(|m| m.len() != copy.size);
@@ -162,7 +163,7 @@ impl Files {
         Ok(())
     }
 
-    /// Whether a file was copied.
+    /// Whether any file was copied.
     pub fn has_copies(&self) -> bool {
         !self.copies.is_empty()
     }
@@ -173,7 +174,7 @@ impl Files {
         self.copies.push(Copied { path: to.to_owned(), file, size: all.size });
         let Some(Copied { file, size, .. }) = self.copies.last_mut() else { return Ok(()) };
         if all.end() > 0 {
-            // A file system without it (NFS) has the space checked only.
+            // On file systems without fallocate (NFS), only the free space is checked.
             match fallocate(&*file, FallocateFlags::KEEP_SIZE, 0, all.end()) {
                 Err(e) if e != rustix::io::Errno::OPNOTSUPP => return Err(refused(to, e.into())),
                 _ => {}
@@ -198,7 +199,7 @@ impl Files {
         }
         file.sync_data().map_err(|e| refused(to, e))?;
         if all.direct {
-            // Cached pages would have to be dropped by the first direct writes.
+            // Otherwise, the first direct writes would have to invalidate cached pages.
             let _ = fadvise(&*file, 0, None, Advice::DontNeed);
         }
         Ok(())
@@ -207,15 +208,15 @@ impl Files {
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The file may already be gone.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Files that an error names.
+/// Maximum number of files named in an error.
 const MOST_NAMED: usize = 8;
 
-/// NEW for a recorded path; the longest OLD decides.
+/// The NEW path for a recorded path; the longest matching OLD applies.
 fn mapped(path: &Path, maps: &[(PathBuf, PathBuf)]) -> Option<PathBuf> {
     let longest = maps.iter().filter(|(old, _)| path.starts_with(old)).max_by_key(|(old, _)| old.components().count());
     longest.map(|(old, new)| match path.strip_prefix(old) {
@@ -240,12 +241,12 @@ fn unreadable(path: &Path, all: &Use) -> Option<String> {
         },
         _ => return Some(format!("{name} is neither a file nor a block device")),
     };
-    // The recording may have read past the end, too.
+    // The recorded program may have read past the end, too.
     let read_to = all.read_to.min(all.size.max(1));
     (has < read_to).then(|| format!("{name} has {has} bytes, and the recording reads up to {read_to}"))
 }
 
-/// A NEW that exists. A block device is claimed.
+/// Opens an existing NEW for writing, if permitted. Claims a block device.
 fn may_be_written(new: &Path, places: &Places<'_>, recorded: &BTreeSet<(u64, u64)>) -> Result<Option<File>> {
     let name = new.display();
     let meta = std::fs::metadata(new).map_err(|e| refused(new, e))?;
@@ -289,10 +290,10 @@ fn check_space(folder: &Path, needed: u64) -> Result<()> {
     ))
 }
 
-/// A full file system hurts others.
+/// Free space to leave, because a full file system affects other users.
 const KEPT_FREE: u64 = 64 << 20;
 
-/// `to` bytes: those of the source, and random ones for what it lacks.
+/// Fills a file up to `to` bytes: from the source, and beyond its end with random data.
 fn fill(mut file: &File, mut source: Option<File>, to: u64, stop: &AtomicBool) -> io::Result<()> {
     let mut chunk = vec![0u8; 1 << 20];
     let mut random = SplitMix64::new(to);
@@ -330,7 +331,7 @@ fn open(path: &Path, file: &ProgramFile, writes: bool) -> Result<File> {
         ),
         _ => refused(path, e),
     })?;
-    // The file may have been replaced since it was checked.
+    // The file may have been replaced since the check.
     let meta = opened.metadata().map_err(|e| refused(path, e))?;
     match is_usable(&meta) {
         true => Ok(opened),

@@ -52,7 +52,7 @@ fn a_recorded_file_is_never_opened_for_writing() {
     let read = ProgramFile { read_to: 8192, size: 8192, path: bench.path("data"), ..ProgramFile::default() };
     let files = bench.prepare(read, &[], true).unwrap();
     assert!(rustix::io::pwrite(files.open[0].as_ref().unwrap(), &[9], 0).is_err());
-    // Neither by its own name nor by another one.
+    // Neither by its own name nor by a hard link.
     std::fs::hard_link(bench.path("data"), bench.path("link")).unwrap();
     for new in ["data", "link"] {
         let maps = [(bench.path("data"), bench.path(new))];
@@ -73,7 +73,7 @@ fn an_existing_file_is_written_with_leave_only() {
     let unused = [(bench.path("nothing"), bench.path("other"))];
     let e = bench.prepare(written(bench.path("data")), &unused, true).err().unwrap().to_string();
     assert!(e.contains("nothing=…: the recording uses no such file; name one of these: ") && e.contains("data"), "{e}");
-    // A missing one is a copy.
+    // A missing NEW is created as a copy.
     let maps = [(bench.path("data"), bench.path("new"))];
     let files = bench.prepare(written(bench.path("data")), &maps, false).unwrap();
     assert!(files.has_copies() && bench.path("new").exists());

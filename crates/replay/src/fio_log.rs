@@ -1,5 +1,5 @@
-//! fio's iolog, versions 2 and 3, as events: synchronous calls of one thread. It has no calls and no completions, so neither depth nor
-//! latency is known.
+//! Converts fio's iolog, versions 2 and 3, to events: synchronous calls of one thread. The log has neither calls nor
+//! completions, so depth and latency are unknown.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,20 +10,20 @@ use std::path::Path;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::replay_log::{ReplayEvent, ReplayFile, ReplayOp, ReplaySync};
 
-/// The first line, with its version.
+/// The first line, followed by the version.
 const FIRST: &str = "fio version ";
-/// Longer than any line.
+/// Maximum line length in bytes.
 const LINE_BYTES: u64 = 16 << 10;
 
-/// Whether the file begins like an iolog.
+/// Whether the file starts like an iolog.
 pub fn is_one(path: &Path) -> bool {
     let mut begin = [0; FIRST.len()];
     File::open(path).and_then(|mut f| f.read_exact(&mut begin)).is_ok_and(|()| begin == FIRST.as_bytes())
 }
 
-/// Calls `each` with the events, until it breaks. Errors (input): a line that is none of an iolog's.
+/// Calls `each` for every event until it breaks. Usage error: a line that is not valid in an iolog.
 pub fn read(path: &Path, each: &mut dyn FnMut(ReplayEvent) -> ControlFlow<()>) -> Result<()> {
-    // The files' sizes are the ends of their last requests: they have to be known first.
+    // A file's size is the end of its last request, which must be known first.
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     lines(path, &mut |line| {
         let end = ends.entry(line.file.to_owned()).or_default();

@@ -1,4 +1,4 @@
-//! A recorded program's I/O, submitted again without the program.
+//! Submits a recorded program's I/O again, without the program.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -11,11 +11,11 @@
 //! | `engine` | io_uring, native aio, and an engine that does nothing |
 //! | `thread`, `run` | the steps of one thread; all threads of one replay |
 //!
-//! **Dependencies.** A recording has no data, so it cannot show why a request was submitted when it was. The rule is *tail*: a
-//! submission needs as many reaped ends of chains as the recording had at that point, and reaps exactly as many. A request
-//! without a link is a chain of one.
+//! **Dependencies.** A recording contains no data, so it does not show why a request was submitted at a given time. The
+//! replay uses the *tail* rule: a submission requires as many reaped chain ends as the recording had at that point, and
+//! reaps exactly that many. A request without a link is a chain of one.
 //!
-//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`, `iotrail-load`.
+//! Depends on `iotrail-base`, `iotrail-schema`, `iotrail-stats`, `iotrail-load`.
 
 pub mod batches;
 pub mod change;

@@ -1,16 +1,16 @@
-//! The recorded program's own figures, for the comparison with its replay, and what the recording lacks.
+//! The recorded program's metrics, for comparison with its replay, and gaps in the recording.
 
 use std::collections::VecDeque;
 
 use crate::batches::Batches;
 use iotrail_stats::durations::Durations;
 
-/// Figures of the recorded program.
+/// Metrics of the recorded program.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
-    /// From the first submission to the last return of a call.
+    /// From the first submission to the return of the last call.
     pub elapsed_ns: u64,
-    /// The sums over the threads that are replayed.
+    /// Sums over the replayed threads.
     pub sums: Sums,
     pub batches: Batches,
     pub doubts: Doubts,
@@ -20,21 +20,21 @@ pub struct Observed {
     pub is_part: bool,
 }
 
-/// Figures that add up over threads.
+/// Values that are summed over threads.
 #[derive(Debug, Clone, Default)]
 pub struct Sums {
-    /// Requests and synchronous calls that are replayed.
+    /// Replayed requests and synchronous calls.
     pub ios: u64,
     /// Calls that submit, wait, read, write or sync.
     pub calls: u64,
-    /// From the submission to the first call that shows the completion reaped, matched in order: the n-th reaped with the n-th
-    /// submitted. A synchronous call counts with its time.
+    /// From submission to the first call that shows the completion as reaped, matched in order: the n-th reaped with
+    /// the n-th submitted. Synchronous calls count with their duration.
     pub latencies: Durations,
     /// User time between calls.
     pub think_ns: u64,
-    /// Time between calls in which the threads were off the CPU.
+    /// Time between calls for which the threads were off the CPU.
     pub idle_ns: u64,
-    /// Time of the threads, from their first event to their last.
+    /// Time of the threads, from first to last event.
     pub threads_ns: u64,
 }
 
@@ -49,31 +49,31 @@ impl Sums {
     }
 }
 
-/// Gaps of the recording, and requests that the replay leaves out.
+/// Gaps in the recording, and requests that the replay omits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Doubts {
     pub lost_events: u64,
-    /// Requests of other kinds.
+    /// Requests of unsupported kinds.
     pub other_requests: u64,
-    /// Requests on sockets, pipes and other files that are neither regular nor block devices.
+    /// Requests on sockets, pipes and other files that are neither regular files nor block devices.
     pub other_files: u64,
-    /// Requests whose ring, file or call is not in the recording.
+    /// Requests whose ring, file or call is missing from the recording.
     pub unexplained: u64,
     pub sqpoll_rings: u64,
-    /// Rings that several threads use.
+    /// Rings used by several threads.
     pub shared_rings: u64,
     pub posix_aio: bool,
-    /// Requests that ask for no completion if they succeed.
+    /// Requests that post no completion on success.
     pub skipped_completions: u64,
-    /// Requests at the file's position.
+    /// Requests at the current file position.
     pub at_position: u64,
-    /// Calls of threads that only make synchronous ones, and few of them next to the largest thread.
+    /// Calls by threads that make only synchronous calls, and few of them compared with the largest thread.
     pub side_calls: u64,
-    /// The calls are not in the recording: it is fio's iolog.
+    /// The recording is an imported fio iolog, which contains no calls.
     pub imported: bool,
 }
 
-/// Submissions and reaped completions of one ring, matched in order.
+/// Submissions and reaped completions of a ring, matched in order.
 #[derive(Debug, Clone, Default)]
 pub struct InOrder {
     submitted: VecDeque<u64>,
@@ -86,11 +86,11 @@ impl InOrder {
         self.submitted.push_back(at);
     }
 
-    /// `reaped`: all so far.
+    /// `reaped`: the total so far.
     #[inline]
     pub fn reap_to(&mut self, reaped: u64, mut each: impl FnMut(u64)) {
         while self.reaped < reaped {
-            // Completions of requests from before the recording have no submission.
+            // Completions of requests from before the recording have no recorded submission.
             let Some(at) = self.submitted.pop_front() else { break };
             self.reaped += 1;
             each(at);

@@ -1,4 +1,4 @@
-//! A compiled recording: the steps of each thread, and the files and rings that they use.
+//! A compiled recording: each thread's steps, and the files and rings that they use.
 
 use std::path::PathBuf;
 
@@ -6,92 +6,92 @@ use iotrail_schema::replay_log::ReplayRing;
 
 use crate::observed::Observed;
 
-/// A program to be replayed.
+/// A program to replay.
 #[derive(Debug, Clone, Default)]
 pub struct Program {
-    /// By the number in [`Op::file`].
+    /// Indexed by [`Op::file`].
     pub files: Vec<ProgramFile>,
-    /// By the number in [`Step::ring`].
+    /// Indexed by [`Step::ring`].
     pub rings: Vec<ReplayRing>,
-    /// Threads that have a request.
+    /// Threads with at least one request.
     pub threads: Vec<Thread>,
-    /// The recorded figures, and the doubts about them.
+    /// The recorded metrics, and doubts about them.
     pub observed: Observed,
 }
 
-/// A file and the part of it that is used.
+/// A file, and the part of it that is used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProgramFile {
     pub path: PathBuf,
     /// open(2) flags that change how I/O runs: O_DIRECT, O_SYNC, O_DSYNC, O_NOATIME.
     pub open_flags: i32,
-    /// Bytes that it had when the recording began.
+    /// Size in bytes when the recording began.
     pub size: u64,
-    /// Where the last read ends.
+    /// End offset of the last read.
     pub read_to: u64,
-    /// Where the last write ends; `None`: it is only read.
+    /// End offset of the last write; `None` if the file is only read.
     pub written_to: Option<u64>,
-    /// Requests that name it.
+    /// Number of requests on the file.
     pub uses: u64,
 }
 
-/// The steps of one thread.
+/// A thread's steps.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Thread {
     pub tid: u32,
     pub steps: Vec<Step>,
-    /// In the order of the steps, each of which takes its number of them.
+    /// In step order; each step consumes its number of requests.
     pub ops: Vec<Op>,
-    /// Submissions whose needs are met at the same time are merged: the program submits as many requests as it has reaped.
+    /// Merges submissions whose needs are met at the same time: the program submits as many requests as it has reaped.
     pub merges: bool,
-    /// How it waits for completions, by ring.
+    /// How the thread waits for completions, by ring.
     pub waits: Vec<Wait>,
-    /// Most completions outstanding at one time, over all its rings.
+    /// Maximum completions outstanding at once, over all rings of the thread.
     pub most_in_flight: u32,
 }
 
-/// How a thread waits for completions of a ring.
+/// How a thread waits for a ring's completions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Wait {
     /// In a call that sleeps.
     #[default]
     Sleep,
-    /// In calls that return at once.
+    /// In calls that return immediately.
     Ask,
-    /// By reading the completion queue, without calls.
+    /// By polling the completion queue, without calls.
     Peek,
 }
 
-/// One submission, or one synchronous call.
+/// A submission, or a synchronous call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Step {
-    /// `None`: a synchronous call.
+    /// `None` for a synchronous call.
     pub ring: Option<u16>,
-    /// Requests, of [`Thread::ops`].
+    /// Number of requests from [`Thread::ops`].
     pub ops: u32,
-    /// Ends of chains of this ring that the thread has to have reaped.
+    /// Number of this ring's chain ends that the thread must have reaped.
     pub needs: u32,
-    /// Completions to wait for at once, while `needs` is not met.
+    /// Number of completions to wait for at a time, until `needs` is met.
     pub wait_for: u32,
-    /// Completions that the submitting call itself waits for.
+    /// Number of completions for which the submitting call itself waits.
     pub min_complete: u32,
-    /// The submitting call has IORING_ENTER_GETEVENTS.
+    /// The submitting call uses IORING_ENTER_GETEVENTS.
     pub gets_events: bool,
-    /// User time before the wait, and after it.
+    /// User time before the wait, and (below) after it.
     pub think_before_ns: u32,
     pub think_ns: u32,
-    /// Since the beginning of the recording.
+    /// Time since the recording began.
     pub at_ns: u64,
 }
 
-/// One request.
+/// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Op {
     pub kind: OpKind,
-    /// IOSQE_… without those that name registered files and buffers.
+    /// IOSQE_… flags, without those for registered files and buffers.
     pub sqe_flags: u8,
     pub file: u16,
-    /// RWF_…, IORING_FSYNC_…, or the flags of sync_file_range(2); of fallocate(2) the mode.
+    /// RWF_… or IORING_FSYNC_… flags, flags of sync_file_range(2), or the mode of fallocate(2).
     pub flags: u32,
     pub len: u32,
     pub offset: u64,
@@ -107,11 +107,11 @@ pub enum OpKind {
     Fallocate,
 }
 
-/// The next request waits for this one.
+/// Flags that make the next request wait for this one.
 pub const LINKED: u8 = 1 << 2 | 1 << 3;
 
 impl Op {
-    /// Whether no request is linked to it.
+    /// Whether no request is linked to this one.
     #[inline]
     pub fn ends_chain(&self) -> bool {
         self.sqe_flags & LINKED == 0

@@ -1,4 +1,4 @@
-//! One replay: all threads of a program, once.
+//! Replays all threads of a program once.
 
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ use iotrail_load::{Boundary, buffers};
 use iotrail_stats::histogram;
 use iotrail_stats::random::SplitMix64;
 
-/// The interface that requests are submitted through.
+/// The interface through which requests are submitted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Interface {
     #[default]
@@ -32,33 +32,33 @@ pub enum Interface {
     Libaio,
     /// Each request is a synchronous call.
     Sync,
-    /// Nothing is submitted, and all completes at once.
+    /// Nothing is submitted, and everything completes immediately.
     Null,
 }
 
-/// How a program is replayed.
+/// How to replay a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     pub interface: Interface,
-    /// Setup flags of all rings, and the entries of their completion queues; `None`: those of the recording.
+    /// Setup flags of all rings and size of their completion queues; `None` to use those of the recording.
     pub ring: Option<(u32, Option<u32>)>,
     pub register_files: bool,
     pub register_buffers: bool,
     pub speed: Speed,
 }
 
-/// The figures of one replay.
+/// Results of a replay.
 #[derive(Debug, Clone)]
 pub struct Replayed {
     pub ios: u64,
     pub calls: u64,
     /// From the first submission to the last completion.
     pub elapsed_ns: u64,
-    /// CPU time of the process without the calling thread.
+    /// CPU time of the process, without the calling thread.
     pub cpu_ns: u64,
     /// From submission to reaping.
     pub latencies: Histogram<u64>,
-    /// Requests that failed or moved fewer bytes than recorded, and the first errno.
+    /// Requests that failed or transferred fewer bytes than recorded, and (below) the first errno.
     pub errors: u64,
     pub errno: Option<i32>,
     pub interrupted: bool,
@@ -70,10 +70,10 @@ impl Replayed {
     }
 }
 
-/// Replays the program on these files, by their numbers. `boundary` is called on this thread when all threads are ready, and when
-/// nothing is in flight any longer.
+/// Replays the program on these files, indexed by file number. Calls `boundary` on this thread when all threads are
+/// ready, and when nothing is in flight any longer.
 ///
-/// Errors: a ring or context cannot be set up, there is too little memory, or the kernel refuses a call.
+/// Fails if a ring or context cannot be set up, if memory is insufficient, or if the kernel rejects a call.
 pub fn run(
     program: &Program,
     options: &Options,
@@ -134,7 +134,7 @@ pub fn run(
         let before = iotrail_load::usage::of_others();
         start.store(clock.now() + clock.ticks(Duration::from_micros(200)), Ordering::Release);
         gate.open(off);
-        // Threads that have replayed wait at the gate again: their ends are not measured.
+        // Threads that have finished wait at the gate again, so that their exit is not measured.
         while !gate.all_stand(TICK) {}
         cpu_ns = before.and_then(|before| Ok(iotrail_load::usage::of_others()?.saturating_sub(before))).unwrap_or(0);
         if !off {
@@ -166,7 +166,7 @@ pub fn run(
         sum.calls += one.calls;
         sum.errors += one.errors;
         sum.errno = sum.errno.or(one.errno);
-        // Both sides have the same bounds and digits.
+        // Both have the same bounds and precision.
         sum.latencies.add(&one.latencies).expect("histograms of one kind");
         (began, ended) = (began.min(one.began), ended.max(one.ended));
     }
@@ -176,10 +176,10 @@ pub fn run(
 
 const TICK: Duration = Duration::from_millis(250);
 
-/// Most buffers that can be registered.
+/// Maximum number of registered buffers.
 const MOST_BUFFERS: u32 = 16384;
 
-/// Buffers of a thread. More may be in flight than recorded, since the ends of chains decide.
+/// Number of a thread's buffers. More requests than recorded may be in flight, because only chain ends are counted.
 fn slots(thread: &Thread, options: &Options) -> u32 {
     let largest = thread.steps.iter().map(|s| s.ops).max().unwrap_or(1);
     if options.interface == Interface::Sync || thread.steps.iter().all(|s| s.ring.is_none()) {
@@ -189,7 +189,7 @@ fn slots(thread: &Thread, options: &Options) -> u32 {
     (thread.most_in_flight.saturating_mul(2)).max(thread.most_in_flight.saturating_add(largest)).clamp(8, most)
 }
 
-/// The thread's buffers, written once: blocks that are all zero would be written faster by some drives.
+/// A thread's buffers, filled once with random data: some drives write zeroed blocks faster.
 fn buffers(thread: &Thread, longest: u32, options: &Options) -> Result<(Mapping, Memory)> {
     let slots = slots(thread, options);
     let stride = (longest.max(1) as usize).next_multiple_of(4096);
@@ -199,14 +199,14 @@ fn buffers(thread: &Thread, longest: u32, options: &Options) -> Result<(Mapping,
     if thread.ops.iter().any(super::program::Op::writes) {
         let mut random = SplitMix64::new(u64::from(thread.tid));
         for word in 0..mapping.bytes() / 8 {
-            // SAFETY: within the mapping, which only this thread has.
+            // SAFETY: within the mapping, which only this thread uses.
             unsafe { base.cast::<u64>().add(word).write(random.draw()) };
         }
     }
     Ok((mapping, Memory { base, stride, slots }))
 }
 
-/// `None`: the replay was called off.
+/// Returns `None` if the replay was cancelled.
 fn with_engines(
     program: &Program,
     tools: Tools<'_>,

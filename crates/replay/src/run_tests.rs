@@ -11,7 +11,7 @@ use iotrail_schema::replay_log::{
 
 const BLOCK: u32 = 4096;
 
-/// `n` requests, `depth` of them outstanding, on a file of 64 blocks.
+/// `n` requests with `depth` in flight, on a file of 64 blocks.
 fn program(n: u32, depth: u32, kind: OpKind) -> Program {
     let op = |i: u32| Op {
         kind,
@@ -42,7 +42,7 @@ fn file() -> File {
     file
 }
 
-/// `None`: this machine has no such interface.
+/// `None` if this machine does not support the interface.
 fn replayed(program: &Program, options: Options, file: &File) -> Option<Replayed> {
     let stop = AtomicBool::new(false);
     match run(program, &options, &[file.as_raw_fd()], &mut |_| {}, &stop) {
@@ -62,7 +62,7 @@ fn each_interface_makes_every_request_once() {
             let null = interface == Interface::Null;
             assert_eq!((r.ios, r.latencies.len()), (300, 300), "{interface:?} {kind:?}");
             assert!(null || r.errors == 0, "{interface:?} {kind:?}: {:?}", r.errno);
-            // Each submission is a call, and no more than one wait comes to each.
+            // Each submission is a call, with at most one wait per submission.
             let most = if interface == Interface::Sync { 300 } else { 610 };
             assert!((300..=most).contains(&r.calls), "{interface:?} {kind:?}: {} calls", r.calls);
         }
@@ -86,7 +86,7 @@ fn chains_keep_their_order_and_errors_are_counted() {
     for (at, op) in chains.threads[0].ops.iter_mut().enumerate() {
         (op.kind, op.sqe_flags) = if at % 2 == 0 { (OpKind::Write, 1 << 2) } else { (OpKind::Fsync, 0) };
     }
-    // A chain per step.
+    // One chain per step.
     let thread = &mut chains.threads[0];
     thread.steps.truncate(100);
     thread.steps.iter_mut().for_each(|step| step.ops = 2);
@@ -129,7 +129,7 @@ fn think_time_is_spent_between_the_calls() {
     assert!(without.elapsed_ns < with.elapsed_ns);
 }
 
-/// A recording of reads, writes and syncs of one file, by one thread.
+/// A recording of one thread's reads, writes and syncs of a file.
 fn events(path: &std::path::Path) -> Vec<ReplayEvent> {
     let mut all = vec![
         ReplayEvent::File(ReplayFile {
@@ -180,7 +180,7 @@ fn events(path: &std::path::Path) -> Vec<ReplayEvent> {
     all
 }
 
-/// The names below a directory, and the bytes of its files.
+/// File names below a directory, with their contents.
 fn contents(dir: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let entries = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
     let mut all: Vec<_> = entries.map(|p| (p.clone(), std::fs::read(&p).unwrap_or_default())).collect();
@@ -246,7 +246,7 @@ fn mutated_recordings_write_nothing_outside_the_scratch_directory() {
         let places = Places { maps: &[], allow_write: true, scratch: &folder };
         let Ok(files) = Files::prepare(&program, &places, &stop) else { continue };
         let options = Options { speed: Speed::None, ..Options::default() };
-        // Refused by this kernel, or replayed.
+        // Either rejected by this kernel, or replayed.
         replays += usize::from(run(&program, &options, &files.descriptors(), &mut |_| {}, &stop).is_ok());
     }
     assert_eq!(contents(dir.path()), before);

@@ -1,4 +1,4 @@
-//! The steps of one thread, in a loop with as few clock readings as possible.
+//! Executes a thread's steps, with as few clock readings as possible.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,16 +15,16 @@ use iotrail_stats::histogram;
 /// How long a thread computes between its calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Speed {
-    /// As long as recorded.
+    /// For as long as recorded.
     #[default]
     Think,
     /// Not at all.
     None,
-    /// Each submission is made at its recorded time, whatever has completed.
+    /// Submits at the recorded times, regardless of completions.
     Timestamps,
 }
 
-/// The figures of one thread.
+/// A thread's results.
 #[derive(Debug, Clone)]
 pub struct Done {
     pub ios: u64,
@@ -32,14 +32,14 @@ pub struct Done {
     /// From submission to reaping.
     pub latencies: Histogram<u64>,
     pub errors: u64,
-    /// The first one.
+    /// The first errno.
     pub errno: Option<i32>,
-    /// Clock ticks.
+    /// In clock ticks.
     pub began: u64,
     pub ended: u64,
 }
 
-/// The tools of one thread.
+/// The environment of a thread.
 pub(crate) struct Tools<'a> {
     pub thread: &'a Thread,
     pub clock: Clock,
@@ -47,7 +47,7 @@ pub(crate) struct Tools<'a> {
     pub files: &'a [RawFd],
     pub memory: Memory,
     pub stop: &'a AtomicBool,
-    /// Requests of rings are made as synchronous calls.
+    /// Executes ring requests as synchronous calls.
     pub synchronous: bool,
 }
 
@@ -56,15 +56,15 @@ pub(crate) struct Tools<'a> {
 struct Slot {
     tick: u64,
     len: u32,
-    /// The result of a complete transfer is `len`.
+    /// A complete transfer has the result `len`.
     moves: bool,
     is_tail: bool,
 }
 
-/// One ring of the thread.
+/// A ring of the thread.
 struct OfRing<E> {
     engine: E,
-    /// Ends of chains that were reaped.
+    /// Number of reaped chain ends.
     tails: u32,
     in_flight: u32,
 }
@@ -79,7 +79,7 @@ struct Loop<'a, E> {
     ticks_per_ns: u64,
 }
 
-/// Makes all steps. `engines`: one per ring of the program that this thread uses.
+/// Executes all steps. `engines`: one per ring of the program that this thread uses.
 pub(crate) fn run<E: Engine>(tools: Tools<'_>, engines: Vec<Option<E>>, start: u64) -> Result<Done> {
     let slots = tools.memory.slots;
     let ring = |engine| OfRing { engine, tails: 0, in_flight: 0 };
@@ -152,7 +152,7 @@ impl<E: Engine> Loop<'_, E> {
         Ok(())
     }
 
-    /// Computes as the program did since `last`. Returns now, or the moment that it should be.
+    /// Computes for as long as the program did since `last`. Returns when the computation was due to end.
     #[inline]
     fn think(&self, last: u64, ns: u32) -> u64 {
         if ns == 0 {
@@ -179,7 +179,7 @@ impl<E: Engine> Loop<'_, E> {
         }
     }
 
-    /// Reaps until the needs of a step are met. Whether it had to wait.
+    /// Reaps until a step's needs are met. Returns whether it had to wait.
     #[inline]
     fn meet(&mut self, ring: usize, step: &Step) -> Result<bool> {
         let wait = self.tools.thread.waits[ring];
@@ -203,7 +203,7 @@ impl<E: Engine> Loop<'_, E> {
         }
     }
 
-    /// Takes completions until `tails` ends of chains are among them, or none is left.
+    /// Takes completions until `tails` chain ends have been reaped, or none is left.
     #[inline]
     fn reap(&mut self, ring: usize, tails: u32) {
         let Some(of) = self.rings[ring].as_mut() else { return };
@@ -227,7 +227,7 @@ impl<E: Engine> Loop<'_, E> {
         }
     }
 
-    /// Adds the steps after this one whose needs are met already. Returns the next step.
+    /// Merges following steps whose needs are already met. Returns the index of the next step.
     fn merge(
         &mut self,
         from: usize,
@@ -258,7 +258,7 @@ impl<E: Engine> Loop<'_, E> {
         Ok(at)
     }
 
-    /// Submits the requests of a step. `next`: the needs of the step after it, on the same ring.
+    /// Submits a step's requests. `next`: needs of the following step on the same ring.
     #[inline]
     fn submit(&mut self, ring: usize, step: &Step, ops: &[Op], next: Option<u32>) -> Result<u64> {
         while self.free.len() < ops.len().min(self.slots.len()) {
@@ -267,7 +267,7 @@ impl<E: Engine> Loop<'_, E> {
         let Some(of) = self.rings[ring].as_mut() else { return Ok(self.tools.clock.now()) };
         let now = self.tools.clock.now();
         for op in ops {
-            // A batch larger than all memory goes in parts.
+            // A batch that exceeds the buffers is submitted in parts.
             let Some(number) = self.free.pop() else { break };
             let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
             self.slots[number as usize] = Slot { tick: now, len: op.len, moves, is_tail: op.ends_chain() };
@@ -275,13 +275,13 @@ impl<E: Engine> Loop<'_, E> {
             self.done.ios += 1;
             of.engine.queue(op, number)?;
         }
-        // A completion that is there already is not waited for.
+        // Does not wait for completions that are already available.
         let missing = next.map_or(0, |needs| needs.saturating_sub(of.tails + of.engine.available()));
         of.engine.submit(step.min_complete.min(missing).min(of.in_flight), step.gets_events)?;
         Ok(self.tools.clock.now())
     }
 
-    /// More requests are in flight than the recording had: one has to end first.
+    /// More requests are in flight than in the recording, so waits for one to complete.
     #[cold]
     fn make_room(&mut self, ring: usize) -> Result<()> {
         let busy = |of: &Option<OfRing<E>>| of.as_ref().is_some_and(|of| of.in_flight > 0);
@@ -307,7 +307,7 @@ impl<E: Engine> Loop<'_, E> {
         Ok(())
     }
 
-    /// One synchronous call.
+    /// A synchronous call.
     fn call(&mut self, op: &Op) {
         let before = self.tools.clock.now();
         let result = sync::call(op, self.tools.files, self.tools.memory.address(0));

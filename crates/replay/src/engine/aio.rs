@@ -1,4 +1,5 @@
-//! Native aio, on raw system calls. It has no links; a no-op, sync_file_range and fallocate are made by the submitting thread.
+//! Native AIO, using raw system calls. It has no links; the submitting thread executes no-ops, sync_file_range and
+//! fallocate itself.
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -46,7 +47,7 @@ pub(crate) struct Aio {
     context: u64,
     files: Box<[RawFd]>,
     memory: Memory,
-    /// One per slot; the kernel copies it when it is submitted.
+    /// One iocb per slot; the kernel copies it on submission.
     blocks: Box<[Iocb]>,
     queued: Vec<*const Iocb>,
     events: Vec<Event>,
@@ -57,7 +58,7 @@ pub(crate) struct Aio {
 impl Aio {
     pub fn open(files: &[RawFd], memory: Memory) -> Result<Self> {
         let mut context = 0u64;
-        // SAFETY: the kernel writes one context id, which must be 0 before.
+        // SAFETY: the kernel writes a context ID, which must be 0 before.
         if unsafe { libc::syscall(libc::SYS_io_setup, memory.slots, &mut context) } != 0 {
             return Err(Error::machine(
                 format!("cannot set up native aio for {} I/Os in flight: {}", memory.slots, errno_name(errno())),
@@ -131,7 +132,7 @@ impl Engine for Aio {
         while !self.queued.is_empty() {
             self.calls += 1;
             let (context, n, at) = (self.context, self.queued.len(), self.queued.as_ptr());
-            // SAFETY: addresses of live control blocks, whose buffers live as long as this engine.
+            // SAFETY: addresses of live iocbs, whose buffers live as long as this engine.
             match unsafe { libc::syscall(libc::SYS_io_submit, context, n, at) } {
                 taken if taken > 0 => drop(self.queued.drain(..taken as usize)),
                 _ => match errno() {
@@ -139,15 +140,15 @@ impl Engine for Aio {
                     // The context is full.
                     libc::EAGAIN => self.events(1, u32::MAX)?,
                     e => {
-                        // The first one is refused as io_uring would refuse it: with a completion.
-                        // SAFETY: the address of a control block of `blocks`.
+                        // The kernel rejected the first iocb; io_uring would post a completion with that error.
+                        // SAFETY: the address of an iocb in `blocks`.
                         let slot = unsafe { (*self.queued.remove(0)).data } as u32;
                         self.done.push_back((slot, -e));
                     }
                 },
             }
         }
-        // Native aio waits in a call of its own.
+        // Native AIO waits in a separate call.
         let ready = self.done.len() as u32;
         if min > ready { self.events(min - ready, u32::MAX) } else { Ok(()) }
     }
@@ -171,8 +172,8 @@ impl Engine for Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // It waits for what is in flight.
-        // SAFETY: the context of this engine, used no longer.
+        // io_destroy waits for requests in flight.
+        // SAFETY: this engine's context, which is not used again.
         let done = unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
         debug_assert_eq!(done, 0);
     }

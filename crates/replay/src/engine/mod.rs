@@ -1,4 +1,4 @@
-//! The interfaces that requests are submitted through.
+//! The interfaces through which requests are submitted.
 
 pub mod aio;
 pub mod null;
@@ -10,32 +10,33 @@ use std::io;
 use crate::program::{Op, Wait};
 use iotrail_base::error::Result;
 
-/// One ring or context of one thread. Slots number the requests in flight; each has its own buffer.
+/// A thread's ring or context. Slots number its requests in flight; each slot has a buffer.
 pub(crate) trait Engine {
-    /// Queues a request for the next call of [`Engine::submit`], or submits what is queued first.
+    /// Queues a request for the next [`Engine::submit`]; if the queue is full, submits it first.
     fn queue(&mut self, op: &Op, slot: u32) -> Result<()>;
 
-    /// Submits all that is queued and waits for `min` completions in the same call if the interface can.
+    /// Submits all queued requests and, if the interface can, waits for `min` completions in the same call.
     fn submit(&mut self, min: u32, gets_events: bool) -> Result<()>;
 
-    /// Completions that can be taken without a call.
+    /// Number of completions that can be taken without a call.
     fn available(&mut self) -> u32;
 
-    /// Takes one of them: its slot and its result.
+    /// Takes a completion: its slot and its result.
     fn take(&mut self) -> Option<(u32, i32)>;
 
-    /// Waits until `min` completions can be taken, or asks once. Returns early if interrupted. `max`: more are not wanted.
+    /// Waits until `min` completions can be taken, or polls once. Returns early if interrupted. `max`: maximum number
+    /// of completions wanted.
     fn wait(&mut self, wait: Wait, min: u32, max: u32) -> Result<()>;
 
-    /// System calls so far.
+    /// Number of system calls so far.
     fn calls(&self) -> u64;
 }
 
-/// I/O memory of one thread: one buffer per slot.
+/// A thread's I/O memory: one buffer per slot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     pub base: *mut u8,
-    /// From one buffer to the next, in bytes.
+    /// Distance between buffers in bytes.
     pub stride: usize,
     pub slots: u32,
 }

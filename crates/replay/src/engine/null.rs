@@ -1,4 +1,4 @@
-//! An engine that completes everything at once: it measures what the replay itself costs.
+//! An engine that completes everything immediately, to measure the replay's own overhead.
 
 use std::collections::VecDeque;
 

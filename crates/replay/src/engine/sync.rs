@@ -7,14 +7,14 @@ use linux_raw_sys::io_uring as sys;
 use super::errno;
 use crate::program::{Op, OpKind};
 
-/// Makes the call of one request. The result is negative: an errno.
+/// Executes one request as a system call. A negative result is an errno.
 pub(crate) fn call(op: &Op, files: &[RawFd], memory: *mut u8) -> i32 {
     if op.kind == OpKind::Nop {
         return 0;
     }
     let (fd, len, offset) = (files[usize::from(op.file)], op.len as usize, op.offset as libc::off_t);
     let vector = libc::iovec { iov_base: memory.cast(), iov_len: len };
-    // SAFETY: a live descriptor, and memory of at least `len` bytes: that of the longest request.
+    // SAFETY: a live descriptor, and memory of at least `len` bytes, because the buffer fits the longest request.
     let done = unsafe {
         match op.kind {
             OpKind::Read if op.flags == 0 => libc::pread(fd, memory.cast(), len, offset),

@@ -10,8 +10,8 @@ use crate::program::{Op, OpKind, Wait};
 use iotrail_base::error::{Error, Result, errno_name};
 use iotrail_load::engine::io_uring::ring::{Handle, Ring};
 
-/// The recorded flags that a replay never sets: a polling thread, rings of others, memory of the program's own, entries of
-/// another size.
+/// Recorded flags that a replay never sets: SQPOLL, attaching to other rings, user-provided memory, entries of a
+/// different size.
 const NEVER: u32 = sys::IORING_SETUP_SQPOLL
     | sys::IORING_SETUP_SQ_AFF
     | sys::IORING_SETUP_ATTACH_WQ
@@ -21,7 +21,7 @@ const NEVER: u32 = sys::IORING_SETUP_SQPOLL
     | sys::IORING_SETUP_NO_MMAP
     | sys::IORING_SETUP_REGISTERED_FD_ONLY;
 
-/// How a ring is set up.
+/// How to set up a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setup {
     pub sq_entries: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Uring {
     files: Box<[RawFd]>,
     memory: Memory,
     setup: Setup,
-    /// Each look needs a call: task work is deferred, or the device is polled.
+    /// Each poll needs a system call, because task work is deferred or the device is polled.
     looks_by_call: bool,
     sq_tail: u32,
     queued: u32,
@@ -47,7 +47,7 @@ pub(crate) struct Uring {
 }
 
 impl Uring {
-    /// Has to be called on the thread that submits (SINGLE_ISSUER). The memory outlives the ring.
+    /// Must be called on the submitting thread (SINGLE_ISSUER). The memory must outlive the ring.
     pub fn open(setup: Setup, files: &[RawFd], memory: Memory) -> Result<Self> {
         let refused = |e: std::io::Error| {
             Error::machine("cannot set up an io_uring for the replay", "see `iotrail check`, or use --engine sync")
@@ -55,7 +55,7 @@ impl Uring {
         };
         let mut flags = setup.flags & !NEVER;
         let sq = setup.sq_entries.clamp(1, 32768).next_power_of_two();
-        // SAFETY: a plain C structure, valid when all zero.
+        // SAFETY: a plain C structure, valid when zeroed.
         let mut params: sys::io_uring_params = unsafe { std::mem::zeroed() };
         if setup.cq_entries > sq * 2 {
             flags |= sys::IORING_SETUP_CQSIZE;
@@ -125,7 +125,7 @@ impl Engine for Uring {
         if self.queued == self.ring.params.sq_entries {
             self.submit(0, false)?;
         }
-        // SAFETY: fewer than all entries are queued, so this one is ours to write; a plain C structure, valid when all zero.
+        // SAFETY: fewer than all entries are queued, so this one is owned here; a plain C structure, valid when zeroed.
         let sqe = unsafe {
             let at = self.ring.sqe(self.sq_tail);
             at.write_bytes(0, 1);
@@ -168,7 +168,7 @@ impl Engine for Uring {
                 IORING_OP_SYNC_FILE_RANGE
             }
             OpKind::Fallocate => {
-                // The length is where a buffer's address is otherwise, the mode where the length is.
+                // fallocate passes the length in the address field, and the mode in the length field.
                 sqe.__bindgen_anon_2.addr = u64::from(op.len);
                 sqe.len = op.flags;
                 IORING_OP_FALLOCATE
@@ -199,7 +199,7 @@ impl Engine for Uring {
     #[inline]
     fn available(&mut self) -> u32 {
         if self.cq_tail == self.cq_head {
-            // Acquire: the entries up to the tail are written.
+            // Acquire: the entries up to the tail have been written.
             self.cq_tail = self.ring.cq_tail().load(Ordering::Acquire);
         }
         self.cq_tail.wrapping_sub(self.cq_head)
@@ -210,10 +210,10 @@ impl Engine for Uring {
         if self.available() == 0 {
             return None;
         }
-        // SAFETY: the head is before a tail that was read with acquire order.
+        // SAFETY: the head is before a tail read with acquire ordering.
         let (slot, result, _) = unsafe { self.ring.cqe(self.cq_head) };
         self.cq_head = self.cq_head.wrapping_add(1);
-        // Release: the entry is read before the kernel may write it again.
+        // Release: the entry is read before the kernel may overwrite it.
         self.ring.cq_head().store(self.cq_head, Ordering::Release);
         Some((slot as u32, result))
     }
@@ -236,5 +236,5 @@ impl Engine for Uring {
     }
 }
 
-/// Calls in a row that take nothing.
+/// Maximum number of consecutive calls that accept no request.
 const MOST_REFUSALS: u32 = 10_000;
