@@ -1,4 +1,4 @@
-//! Fleets: the runs of several machines that form one run of an experiment.
+//! Fleets: runs of several machines that form one run of an experiment.
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use iotrail_schema::fleet_record::{FleetNode, FleetRecord, SCHEMA};
 const FLEETS: &str = "SELECT fleet, name, experiment, started_unix_s, finished_unix_s, command, plan FROM fleets";
 
 impl Store {
-    /// Stores a fleet with its present machines; returns its number. `record.fleet` is ignored.
+    /// Stores a fleet with its current machines; returns its number. Ignores `record.fleet`.
     pub fn begin_fleet(&mut self, record: &FleetRecord) -> Result<i64> {
         let stored = (|| {
             let tx = self.db.transaction()?;
@@ -24,18 +24,18 @@ impl Store {
         stored.map_err(|e| explain(&self.path, e))
     }
 
-    /// Replaces the stored state of a machine; a machine that is not yet in the fleet is added at its end.
+    /// Replaces a machine's stored state; appends a machine that is not yet in the fleet.
     pub fn set_node(&mut self, fleet: i64, node: &FleetNode) -> Result<()> {
         insert_node(&self.db, fleet, node).map_err(|e| self.fail(e))
     }
 
-    /// Notes that no machine is expected any more.
+    /// Records that no further machine is expected.
     pub fn finish_fleet(&mut self, fleet: i64, finished_unix_s: u64) -> Result<()> {
         let sql = "UPDATE fleets SET finished_unix_s = ?2 WHERE fleet = ?1";
         self.db.execute(sql, params![fleet, finished_unix_s as i64]).map(drop).map_err(|e| self.fail(e))
     }
 
-    /// Removes a fleet. The runs of its machines stay.
+    /// Removes a fleet, but keeps its machines' runs.
     pub fn forget_fleet(&mut self, fleet: i64) -> Result<()> {
         self.db.execute("DELETE FROM fleets WHERE fleet = ?1", [fleet]).map(drop).map_err(|e| self.fail(e))
     }
@@ -46,7 +46,7 @@ impl Store {
         found.map_err(|e| self.fail(e))?.map(|record| self.with_nodes(record)).transpose()
     }
 
-    /// All fleets with their machines, the oldest first.
+    /// All fleets with their machines, oldest first.
     pub fn fleets(&self) -> Result<Vec<FleetRecord>> {
         let mut query = self.db.prepare(&format!("{FLEETS} ORDER BY fleet")).map_err(|e| self.fail(e))?;
         let rows = query.query_map([], head).map_err(|e| self.fail(e))?;
@@ -73,7 +73,7 @@ fn head(row: &Row<'_>) -> rusqlite::Result<FleetRecord> {
     })
 }
 
-/// `database` is never text from outside.
+/// `database` must not be untrusted text.
 fn nodes(db: &Connection, database: &str, fleet: i64) -> rusqlite::Result<Vec<FleetNode>> {
     let sql = format!("SELECT node, state, run, said FROM {database}.fleet_nodes WHERE fleet = ?1 ORDER BY place");
     let mut query = db.prepare(&sql)?;
@@ -107,7 +107,7 @@ fn insert_node(db: &Connection, fleet: i64, node: &FleetNode) -> rusqlite::Resul
     db.execute(sql, params![fleet, node.node, node.run, to_word(&node.state)?, node.said]).map(drop)
 }
 
-/// Copies the fleets of the attached store `other` whose machines' runs were copied: `here` maps their numbers.
+/// Copies fleets from the attached store `other` whose machines' runs were copied; `here` maps their run numbers.
 pub(super) fn copy(tx: &Transaction<'_>, here: impl Fn(i64) -> Option<i64>) -> rusqlite::Result<()> {
     let theirs: Vec<FleetRecord> = {
         let mut query = tx.prepare(&FLEETS.replace("FROM fleets", "FROM other.fleets ORDER BY fleet"))?;
@@ -121,7 +121,7 @@ pub(super) fn copy(tx: &Transaction<'_>, here: impl Fn(i64) -> Option<i64>) -> r
     Ok(())
 }
 
-/// A value that is one word in JSON.
+/// Serialises a value that is a single JSON string.
 fn to_word<T: Serialize>(value: &T) -> rusqlite::Result<String> {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => Ok(word),

@@ -22,7 +22,7 @@ fn record(nodes: Vec<FleetNode>) -> FleetRecord {
     }
 }
 
-/// Two runs and the fleet of both, and of two that brought none.
+/// Two runs, and a fleet of both and of two machines without runs.
 fn made(dir: &tempfile::TempDir, name: &str) -> (Store, [i64; 2], FleetRecord) {
     let mut store = Store::create_or_open(&dir.path().join(name)).unwrap();
     let mut begin = || {
@@ -69,7 +69,7 @@ fn a_machines_data_changes_and_its_position_is_kept() {
     assert_eq!(now.nodes.iter().map(of).collect::<Vec<_>>(), expected.map(|(n, s, r)| (n.to_owned(), s, r)));
     assert_eq!((now.nodes[3].said.as_deref(), now.finished_unix_s), (Some("no such file"), Some(1_772_366_500)));
     assert_eq!(now.runs().map(|(_, run)| run).collect::<Vec<_>>(), runs);
-    // A machine belongs to an existing fleet, and refers to an existing run.
+    // A machine requires an existing fleet, and an existing run if it has one.
     assert!(store.set_node(record.fleet + 1, &node("c1", NodeState::Done, None, None)).is_err());
     assert!(store.set_node(record.fleet, &node("c1", NodeState::Done, Some(99), None)).is_err());
 }

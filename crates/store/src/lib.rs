@@ -1,8 +1,8 @@
 //! One SQLite file: runs, cells, measurements, histograms, losses. A measurement is stored when it ends, in one transaction.
 //!
-//! The journal is a rollback journal, not a write-ahead log. So a store is one file at all times between two transactions, and can
-//! be copied or sent unmodified. The benefits of a write-ahead log, readers that never wait and cheaper commits, do not matter with
-//! one commit per measurement. With `synchronous=FULL` each commit survives a kill and a crash.
+//! The store uses a rollback journal instead of a write-ahead log, so between transactions it is always a single file
+//! that can be copied or sent as-is. A write-ahead log's benefits (readers never wait, commits are cheaper) do not
+//! matter with one commit per measurement. With `synchronous=FULL`, each commit survives a kill and a crash.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! | `take_in` | copies runs of another store |
 //! | `snapshot` | copies a store that is being written |
 //!
-//! It uses `iotrail-base`, `iotrail-schema`, `iotrail-stats`.
+//! Depends on `iotrail-base`, `iotrail-schema`, `iotrail-stats`.
 
 mod fleets;
 mod location;
@@ -49,7 +49,7 @@ use iotrail_base::error::Error;
 pub struct Store {
     db: Connection,
     path: PathBuf,
-    /// Created when the store was opened: the file, then its directories, innermost first.
+    /// Files and directories created when the store was opened: the file first, then its directories, innermost first.
     made: Vec<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Where the store is when none is named.
+//! The store's path if none is specified.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ const REMEDY: &str = "name the store with --store PATH";
 
 /// `$XDG_STATE_HOME/iotrail/iotrail.db`, otherwise `~/.local/state/iotrail/iotrail.db`.
 ///
-/// Errors: neither variable is set; another user can place a link there.
+/// Fails if neither variable is set, or if another user could place a symlink there.
 pub fn default_path() -> Result<PathBuf> {
     let dir = folders::state().ok_or_else(|| Error::input("neither XDG_STATE_HOME nor HOME is set", REMEDY))?;
     let path = dir.join("iotrail.db");
@@ -20,7 +20,7 @@ pub fn default_path() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The store that a command line names, as the end of another command line.
+/// The `--store` option to append to a suggested command line.
 pub fn named(store: Option<&Path>) -> String {
     store.map(|path| format!(" --store {}", path.display())).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The process that measures a run, as long as it does: one at a time.
+//! Marks a run as being measured, by one process at a time.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,7 +8,7 @@ use super::Store;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::locked::{Locked, lock, sign};
 
-/// A run that this process measures. A file next to the store is locked while this value exists.
+/// A run that this process is measuring. A file next to the store stays locked while this value exists.
 #[derive(Debug)]
 pub struct Measuring {
     file: PathBuf,
@@ -16,7 +16,7 @@ pub struct Measuring {
 }
 
 impl Store {
-    /// Refuses where another process measures it. One that was killed does not.
+    /// Fails if another process is measuring the run. A killed process no longer counts.
     pub fn measuring(&self, run: i64) -> Result<Measuring> {
         let mut name = OsString::from(&self.path);
         name.push(format!(".run-{run}"));
@@ -42,8 +42,8 @@ fn busy(run: i64, process: Option<String>) -> Error {
 
 impl Drop for Measuring {
     fn drop(&mut self) {
-        // While it is locked: a process that opened it meanwhile finds it removed, and creates a new one. A remaining file is not
-        // locked.
+        // Removed while locked: a process that opened it meanwhile finds it removed and creates a new one. A leftover
+        // file is not locked.
         std::fs::remove_file(&self.file).unwrap_or(());
     }
 }

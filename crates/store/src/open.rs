@@ -1,4 +1,4 @@
-//! Opening a store: create it if it is missing, recognise other files, migrate old versions, remove an unused store.
+//! Opens a store: creates a missing one, recognises other files, migrates old versions, removes an unused one.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::schema::{self, FileKind, VERSION};
 use iotrail_base::error::{Error, Result};
 
 impl Store {
-    /// Opens the store; creates it and its directory if missing.
+    /// Opens the store; creates the file and its directory if missing.
     pub fn create_or_open(path: &Path) -> Result<Self> {
         let made: Vec<PathBuf> = path.ancestors().take_while(|p| is_missing(p)).map(Path::to_owned).collect();
         if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
@@ -26,7 +26,7 @@ impl Store {
         match Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE) {
             Ok(store) => Ok(Self { made, ..store }),
             Err(e) => {
-                // A previous creation left only an empty file (a full disk, for example).
+                // An earlier attempt left only an empty file, for example on a full disk.
                 if path.metadata().is_ok_and(|m| m.len() == 0) || is_missing(path) {
                     take_back(&made);
                 }
@@ -35,14 +35,14 @@ impl Store {
         }
     }
 
-    /// For a command that failed: if this opening created the store and nothing is stored in it, the file and its directories are
-    /// removed. An older store, or one that another process has begun to fill, is kept.
+    /// Called if the command failed: removes the file and its directories if this process created the store and nothing
+    /// is stored in it. Keeps older stores, and stores to which another process has begun to write.
     pub fn abandon(self) {
         if self.made.is_empty() {
             return;
         }
-        // Under the write lock no other process stores; a process that waits for it finds the file removed, and SQLite refuses it
-        // (SQLITE_READONLY_DBMOVED).
+        // While this holds the write lock, no other process stores. A process that waits for the lock finds the file
+        // removed, and SQLite rejects it (SQLITE_READONLY_DBMOVED).
         let empty = self.db.execute_batch("BEGIN IMMEDIATE").is_ok()
             && self
                 .db
@@ -60,7 +60,8 @@ impl Store {
         if !path.exists() {
             return Ok(None);
         }
-        // Writable if the file allows it: an incomplete transaction of a killed run has to be rolled back before it can be read.
+        // Writable if the file permits it, because an incomplete transaction of a killed run has to be rolled back
+        // before reading.
         Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map(Some)
     }
 
@@ -79,7 +80,7 @@ impl Store {
         }
         let fail = |e| explain(path, e);
         let mut db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(fail)?;
-        // Another iotrail may be storing; its transactions are short.
+        // Another iotrail process may be storing; its transactions are short.
         db.busy_timeout(Duration::from_secs(10)).map_err(fail)?;
         match schema::look(&db).map_err(fail)? {
             FileKind::Foreign => {
@@ -99,7 +100,7 @@ impl Store {
             }
             FileKind::Ours { version } if version == VERSION => {}
             found => {
-                // Checked again under the write lock: another process may have done it in the meantime.
+                // Checked again under the write lock, because another process may have migrated it meanwhile.
                 let tx = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
                 match (found, schema::look(&tx).map_err(fail)?) {
                     (_, FileKind::Ours { version }) if version >= VERSION => {}
@@ -120,8 +121,8 @@ fn is_missing(path: &Path) -> bool {
     !path.as_os_str().is_empty() && path.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
 }
 
-/// Removes a file, then its directories if they are empty. A file or directory that cannot be removed is in use or harmless,
-/// and the caller already has an error to report.
+/// Removes a file, then its directories if they are empty. A file or directory that cannot be removed is in use or
+/// harmless, and the caller already has an error to report.
 fn take_back(made: &[PathBuf]) {
     for path in made {
         let removed = if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };

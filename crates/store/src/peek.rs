@@ -1,4 +1,4 @@
-//! Fast reads of a store for completing a command line: any version, read-only; unreadable data is treated as missing.
+//! Fast read-only access to a store of any version, for command-line completion. Unreadable data counts as missing.
 
 use std::path::Path;
 
@@ -26,14 +26,14 @@ pub struct Fleet {
 }
 
 impl Peek {
-    /// `None`: there is no readable store.
+    /// `None` if there is no readable store.
     pub fn open(path: &Path) -> Option<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = path.is_file().then(|| Connection::open_with_flags(path, flags).ok())??;
         matches!(schema::look(&db), Ok(FileKind::Ours { .. })).then_some(Self(db))
     }
 
-    /// At most this many, the newest first.
+    /// At most this many runs, newest first.
     pub fn runs(&self, most: usize) -> Option<Vec<Run>> {
         let mut query =
             self.0.prepare("SELECT run, experiment, started_unix_s FROM runs ORDER BY run DESC LIMIT ?1").ok()?;
@@ -47,7 +47,7 @@ impl Peek {
         query.query_map([most as i64], run).ok()?.collect::<Result<_, _>>().ok()
     }
 
-    /// At most this many, the newest first. A store of an older version has none.
+    /// At most this many fleets, newest first. Stores of older versions have none.
     pub fn fleets(&self, most: usize) -> Option<Vec<Fleet>> {
         let sql = "SELECT fleet, name, (SELECT count(*) FROM fleet_nodes n WHERE n.fleet = f.fleet)
                    FROM fleets f ORDER BY fleet DESC LIMIT ?1";

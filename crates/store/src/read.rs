@@ -1,4 +1,4 @@
-//! Reading the store: runs with their measurements, histograms, the list of runs, missing measurements of a run.
+//! Reads the store: runs with their measurements, histograms, the list of runs, a run's missing measurements.
 
 use std::collections::HashSet;
 
@@ -41,17 +41,17 @@ pub struct RunSummary {
     pub corruption: Option<Corruption>,
 }
 
-/// A run with missing measurements.
+/// A run that lacks measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unfinished {
     pub run: i64,
     pub seed: u32,
     pub plan_key: String,
-    /// Kernels of the measurements so far.
+    /// Kernels on which its measurements were made so far.
     pub kernels: Vec<String>,
 }
 
-/// The order in which a run's measurements are read.
+/// The order in which to read a run's measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// By cell, then by repeat.
@@ -60,11 +60,11 @@ pub enum Order {
     Start,
 }
 
-/// Takes a measurement with its cell and repeat.
+/// Callback for a measurement, with its cell and repeat.
 pub type Take<'a> = dyn FnMut(u32, u32, Measurement) -> Result<()> + 'a;
 
 impl Store {
-    /// The latest run of an experiment with missing measurements.
+    /// An experiment's latest run that lacks measurements.
     pub fn last_unfinished(&self, experiment: &str) -> Result<Option<Unfinished>> {
         let sql = "SELECT run, seed, plan_key FROM runs
                    WHERE kind = 'experiment' AND experiment = ?1 AND finished_unix_s IS NULL ORDER BY run DESC LIMIT 1";
@@ -76,7 +76,7 @@ impl Store {
         Ok(Some(Unfinished { run, seed, plan_key, kernels }))
     }
 
-    /// (cell, repeat) of all stored measurements of a run.
+    /// Pairs of cell and repeat of all stored measurements of a run.
     pub fn done(&self, run: i64) -> Result<HashSet<(u32, u32)>> {
         let mut query =
             self.db.prepare("SELECT cell, repeat FROM measurements WHERE run = ?1").map_err(|e| self.fail(e))?;
@@ -84,7 +84,7 @@ impl Store {
         rows.collect::<rusqlite::Result<_>>().map_err(|e| self.fail(e))
     }
 
-    /// The same in the order of measurement.
+    /// The same, in measurement order.
     pub fn order(&self, run: i64) -> Result<Vec<(u32, u32)>> {
         let sql = "SELECT cell, repeat FROM measurements WHERE run = ?1 ORDER BY measurement";
         let mut query = self.db.prepare(sql).map_err(|e| self.fail(e))?;
@@ -92,12 +92,12 @@ impl Store {
         rows.collect::<rusqlite::Result<_>>().map_err(|e| self.fail(e))
     }
 
-    /// The number of the run that was started last; `None`: there is none.
+    /// Number of the run that was started last; `None` if there is none.
     pub fn last(&self) -> Result<Option<i64>> {
         self.db.query_row("SELECT max(run) FROM runs", [], |r| r.get(0)).map_err(|e| self.fail(e))
     }
 
-    /// A run with all its stored data; `None` if there is no such run.
+    /// A run with all its stored data; `None` if it does not exist.
     pub fn load(&self, run: i64) -> Result<Option<RunRecord>> {
         let Some(mut record) = self.outline(run)? else { return Ok(None) };
         for cell in &mut record.cells {
@@ -111,7 +111,7 @@ impl Store {
         Ok(Some(record))
     }
 
-    /// The same without its measurements.
+    /// The same, without measurements.
     pub fn outline(&self, run: i64) -> Result<Option<RunRecord>> {
         let sql = "SELECT record, finished_unix_s FROM runs WHERE run = ?1";
         let row = self.db.query_row(sql, [run], |r| Ok((r.get::<_, String>(0)?, r.get::<_, Option<i64>>(1)?)));
@@ -150,10 +150,11 @@ impl Store {
         Ok(cells)
     }
 
-    /// A run's measurements with their cells and repeats, one at a time. An error of `take` ends the read.
+    /// Passes a run's measurements to `take`, one at a time, with cell and repeat. An error of `take` ends the
+    /// iteration.
     pub fn each(&self, run: i64, order: Order, take: &mut Take<'_>) -> Result<()> {
         let fail = |e| self.fail(e);
-        // Only the numbers are sorted and kept.
+        // Only the numbers are sorted and held in memory.
         let sql = match order {
             Order::Cell => "SELECT measurement FROM measurements WHERE run = ?1 ORDER BY cell, repeat",
             Order::Start => "SELECT measurement FROM measurements WHERE run = ?1 ORDER BY started_unix_s, cell, repeat",
@@ -171,7 +172,7 @@ impl Store {
         Ok(())
     }
 
-    /// The measurements of one cell in the order of the repeats, one at a time.
+    /// Passes a cell's measurements to `take`, one at a time, by repeat.
     pub fn each_of(&self, run: i64, cell: u32, take: &mut dyn FnMut(Measurement) -> Result<()>) -> Result<()> {
         let fail = |e| self.fail(e);
         let sql = "SELECT json FROM measurements WHERE run = ?1 AND cell = ?2 ORDER BY repeat";
@@ -184,7 +185,7 @@ impl Store {
         Ok(())
     }
 
-    /// Number of measurements of a run, and their hosts.
+    /// A run's number of measurements, and the hosts that made them.
     pub fn measured_by(&self, run: i64) -> Result<(u64, Vec<String>)> {
         let sql =
             "SELECT hostname, sum(measurements) FROM measured_by WHERE run = ?1 GROUP BY hostname ORDER BY hostname";
@@ -194,7 +195,7 @@ impl Store {
         Ok((all.iter().map(|(_, n)| *n as u64).sum(), all.into_iter().map(|(host, _)| host).collect()))
     }
 
-    /// The latencies of one measurement, in nanoseconds; `None` if there is no such measurement.
+    /// A measurement's latencies in nanoseconds; `None` if the measurement does not exist.
     pub fn histogram(&self, run: i64, cell: u32, repeat: u32) -> Result<Option<Histogram<u64>>> {
         let sql = "SELECT latency FROM histograms JOIN measurements USING (measurement)
                    WHERE run = ?1 AND cell = ?2 AND repeat = ?3";
@@ -206,7 +207,7 @@ impl Store {
         histogram::from_bytes(&bytes).map(Some).map_err(|e| damaged(&self.path).because(e.to_string()))
     }
 
-    /// Every run, the latest last. Reads neither records nor measurements, so its cost depends only on the number of runs.
+    /// All runs, oldest first. Reads neither records nor measurements, so its cost depends only on the number of runs.
     pub fn list(&self) -> Result<Vec<RunSummary>> {
         let fail = |e| self.fail(e);
         let sql =
@@ -241,7 +242,7 @@ impl Store {
         while let Some(row) = rows.next().map_err(fail)? {
             let (run, host, kernel, n) =
                 (|| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?)))().map_err(fail)?;
-            // Both are in the order of run numbers.
+            // Both lists are sorted by run number.
             let Ok(at) = list.binary_search_by_key(&run, |r: &RunSummary| r.run) else { continue };
             let summary = &mut list[at];
             summary.done += n as u64;
@@ -259,7 +260,7 @@ impl Store {
             list[at].corruption = Some(self.read_json(&text, run)?);
         }
         for run in &mut list {
-            // The stopping rule may have ended it before its last block, or blocks were added.
+            // A stopping rule may have ended the run before its last block, or blocks were added.
             let is_whole = run.finished_unix_s.is_some() && run.corruption.is_none();
             run.planned = if is_whole { run.done } else { run.planned.max(run.done) };
         }

@@ -1,4 +1,4 @@
-//! SQLite's errors as messages with a remedy.
+//! Turns SQLite's errors into messages with a remedy.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub fn explain(path: &Path, e: rusqlite::Error) -> Error {
             format!("the store {shown} is in use by another program"),
             "try again when it has ended, or name another file with --store",
         ),
-        // SQLite keeps no EFBIG.
+        // SQLite does not report EFBIG.
         Some(ErrorCode::SystemIoFailure) if getrlimit(Resource::Fsize).current.is_some() => Error::machine(
             format!("cannot use the store {shown}"),
             "raise the file size limit (ulimit -f), or name another file with --store",

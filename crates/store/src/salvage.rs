@@ -1,4 +1,4 @@
-//! Copies the readable part of a truncated or damaged store into a new one. The damaged one is only read.
+//! Copies the readable part of a truncated or damaged store to a new store. Only reads the damaged one.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -13,29 +13,29 @@ use super::schema::{self, FileKind, VERSION};
 use iotrail_base::error::{Error, Result};
 use iotrail_stats::histogram;
 
-/// Result of the copy.
+/// Result of a salvage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Salvaged {
     pub runs: u64,
     pub measurements: u64,
-    /// Listed measurements that could not be copied: their content, their run or cell, or an earlier repeat is missing, for which
-    /// they would be taken.
+    /// Listed measurements that could not be copied, because their content, their run or cell, or an earlier repeat
+    /// (whose place they would take) is missing.
     pub lost: u64,
-    /// Missing bytes of the file. Their contents are not listed anywhere and cannot be counted.
+    /// Bytes missing from the file, whose contents are unknown and cannot be counted.
     pub missing_bytes: u64,
 }
 
-/// Copies every row that can be read of the store `from` into a new store `to`. Runs that lack measurements then can be resumed.
+/// Copies every readable row of the store `from` to a new store `to`. Runs that then lack measurements can be resumed.
 pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
     if to.symlink_metadata().is_ok() {
         return Err(Error::input(format!("{} is there already", to.display()), "name a new file with --salvage"));
     }
     let fail = |e| explain(from, e);
     let old = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(fail)?;
-    // Otherwise SQLite refuses a file with fewer pages than in its header.
+    // Otherwise, SQLite rejects a file that has fewer pages than its header states.
     old.pragma_update(None, "writable_schema", true).map_err(fail)?;
     match schema::look(&old).map_err(fail)? {
-        // Later versions have additional tables, which are filled by triggers on these.
+        // Later versions add tables that triggers on these tables fill.
         FileKind::Ours { version: 1..=VERSION } => {}
         FileKind::Ours { version } => {
             return Err(Error::input(
@@ -85,8 +85,8 @@ fn copy(old: &Connection, new: &mut Store, missing_bytes: u64) -> rusqlite::Resu
     let read = count("measurements")?;
     by_id(old, &tx, "histograms")?;
     in_order(old, &tx, "losses", "measurement, name")?;
-    // A repeat's position among the others is its block: after a gap, a repeat would be taken for another block's. A run that its
-    // stopping rule ended has the same number of repeats in every cell.
+    // A repeat's position in its cell is its block, so after a gap, a repeat would be attributed to a different block.
+    // If a stopping rule ended a run, every cell has the same number of repeats.
     tx.execute_batch(
         "DELETE FROM cells WHERE run NOT IN (SELECT run FROM runs);
          DELETE FROM measurements WHERE (run, cell) NOT IN (SELECT run, cell FROM cells);
@@ -112,8 +112,8 @@ fn copy(old: &Connection, new: &mut Store, missing_bytes: u64) -> rusqlite::Resu
     Ok(Salvaged { runs, measurements: measurements as u64, lost, missing_bytes })
 }
 
-/// Number of bytes that the file lacks compared with its header (https://www.sqlite.org/fileformat.html: page size, 1 for 65,536;
-/// number of pages).
+/// Number of bytes by which the file is shorter than its header states (https://www.sqlite.org/fileformat.html: page
+/// size, where 1 means 65,536; number of pages).
 fn missing_bytes(store: &Path) -> u64 {
     let header = || -> std::io::Result<([u8; 32], u64)> {
         let mut file = std::fs::File::open(store)?;
@@ -130,16 +130,15 @@ fn missing_bytes(store: &Path) -> u64 {
     (page * u64::from(pages)).saturating_sub(bytes)
 }
 
-/// Stores before version 3 have no table of corruptions, those before version 4 none of fleets, and those before version 6 none of
-/// traces.
+/// Corruptions have a table since version 3, fleets since version 4, traces since version 6.
 fn has_table(db: &Connection, name: &str) -> bool {
     db.query_row("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1", [name], |_| Ok(())).is_ok()
 }
 
-/// Row by row, so that one that cannot be read costs no other. How many could not.
+/// Copies row by row, so that an unreadable row does not affect others. Returns the number of unreadable rows.
 fn by_id(old: &Connection, new: &Connection, table: &str) -> rusqlite::Result<u64> {
     let mut ids = BTreeSet::new();
-    // From both ends: each walk ends where a page is missing.
+    // Walks from both ends, because each walk stops at a missing page.
     for order in ["ASC", "DESC"] {
         let Ok(mut query) = old.prepare(&format!("SELECT rowid FROM {table} NOT INDEXED ORDER BY rowid {order}"))
         else {
@@ -165,7 +164,7 @@ fn by_id(old: &Connection, new: &Connection, table: &str) -> rusqlite::Result<u6
     Ok(unreadable)
 }
 
-/// Missing bytes of the last page read as zeros. The last column is the row's content: JSON, or a histogram.
+/// Whether the last column (JSON or a histogram) is complete. Bytes missing from the last page read as zeros.
 fn is_whole(content: Option<&Value>) -> bool {
     match content {
         Some(Value::Text(json)) => serde_json::from_str::<serde::de::IgnoredAny>(json).is_ok(),
@@ -174,7 +173,7 @@ fn is_whole(content: Option<&Value>) -> bool {
     }
 }
 
-/// For tables whose rows are in the order of their key.
+/// For tables whose rows are stored in key order.
 fn in_order(old: &Connection, new: &Connection, table: &str, key: &str) -> rusqlite::Result<()> {
     for order in ["ASC", "DESC"] {
         let keys: Vec<String> = key.split(", ").map(|k| format!("{k} {order}")).collect();
@@ -191,7 +190,7 @@ fn in_order(old: &Connection, new: &Connection, table: &str, key: &str) -> rusql
     Ok(())
 }
 
-/// `table` is never text from outside. A row that both walks met is there already.
+/// `table` must not be untrusted text. A row that both walks read is inserted once.
 fn insert(new: &Connection, table: &str, row: Vec<Value>) -> rusqlite::Result<()> {
     let places = vec!["?"; row.len()].join(", ");
     new.execute(&format!("INSERT OR IGNORE INTO {table} VALUES ({places})"), params_from_iter(row)).map(drop)

@@ -1,11 +1,11 @@
-//! The tables, their versions, and the marks of a store. `docs/formats.md` describes the columns.
+//! The tables, their versions, and the markers of a store. `docs/formats.md` describes the columns.
 
 use rusqlite::{Connection, Transaction};
 
 /// `PRAGMA application_id` of every store: "iotr".
 pub const APPLICATION_ID: i32 = 0x696f_7472;
 
-/// Step `i` brings a store from version `i` to `i + 1`. Steps that have been released are never changed.
+/// Step `i` migrates a store from version `i` to `i + 1`. Released steps must never change.
 pub const MIGRATIONS: &[&str] = &["
     CREATE TABLE runs (
         run              INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -134,18 +134,18 @@ pub const VERSION: i32 = MIGRATIONS.len() as i32;
 /// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// Nothing in it yet.
+    /// The file is empty.
     Empty,
-    /// From version 1 on: a store has its mark since it has its tables.
+    /// A store, version 1 or later; the marker is written together with the tables.
     Ours {
         version: i32,
     },
     Foreign,
 }
 
-/// Reads the marks that distinguish a store from another program's database.
+/// Reads the markers that distinguish a store from another program's database.
 pub fn look(db: &Connection) -> rusqlite::Result<FileKind> {
-    // All at one moment: another process may be making it.
+    // A single statement, because another process may be creating the store.
     let sql = "SELECT (SELECT count(*) FROM sqlite_schema), application_id, user_version FROM pragma_application_id, pragma_user_version";
     let (tables, id, version): (i64, i32, i32) = db.query_row(sql, [], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?;
     Ok(match (id, version, tables) {
@@ -155,7 +155,8 @@ pub fn look(db: &Connection) -> rusqlite::Result<FileKind> {
     })
 }
 
-/// Brings the store from `version` to [`VERSION`], all or nothing: the marks change in the same transaction as the tables.
+/// Migrates the store from `version` to [`VERSION`] atomically: the markers change in the same transaction as the
+/// tables.
 pub fn migrate(tx: &Transaction<'_>, version: i32) -> rusqlite::Result<()> {
     for (_, step) in (0..).zip(MIGRATIONS).filter(|(from, _)| *from >= version) {
         tx.execute_batch(step)?;

@@ -1,4 +1,4 @@
-//! A consistent copy of a store that another process may be writing: its state between two measurements.
+//! Makes a consistent copy of a store to which another process may be writing: its state between two measurements.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::Store;
 use iotrail_base::error::Result;
 
 impl Store {
-    /// Writes a copy to `to`, which may not exist.
+    /// Writes a copy to `to`, which must not exist.
     pub fn copy_to(&self, to: &Path) -> Result<()> {
         let copied = self.db.execute("VACUUM INTO ?1", [to.display().to_string()]);
         copied.map(drop).map_err(|e| self.fail(e))

@@ -1,4 +1,4 @@
-//! Copies runs of another store into this one: of a machine that ends with its command.
+//! Copies runs from another store into this one, for machines that disappear when their command ends.
 
 use std::path::Path;
 
@@ -10,12 +10,13 @@ use super::refusal::explain;
 use iotrail_base::error::Result;
 
 impl Store {
-    /// Copies every run of the store `from`, with all that is stored of it; returns their numbers here, in their order there. Each run
-    /// comes whole or not at all; those before one that could not be copied stay. Fleets come last, where all runs did.
+    /// Copies every run of the store `from` with all its data, in order; returns the runs' numbers in this store. Each
+    /// run is copied completely or not at all; runs before one that could not be copied are kept. Fleets are copied
+    /// last, once all runs have been.
     ///
-    /// Errors: one of the two cannot be used. A store that is not there has no runs.
+    /// Fails if either store is unusable. A missing store has no runs.
     pub fn take_in(&mut self, from: &Path) -> Result<Vec<i64>> {
-        // Opened once as a store: an incomplete transaction is rolled back, and an older version is migrated.
+        // Opening it as a store rolls back an incomplete transaction, and migrates an older version.
         let Some(other) = Store::open(from)? else { return Ok(Vec::new()) };
         let theirs = other.list()?.into_iter().map(|run| run.run).collect::<Vec<_>>();
         drop(other);
@@ -34,7 +35,7 @@ impl Store {
         copied.map(|()| runs).map_err(|e| explain(&self.path, e))
     }
 
-    /// Does the work while the store `from` is attached as the database `other`.
+    /// Calls `work` while the store `from` is attached as database `other`.
     fn beside<T>(&mut self, from: &Path, work: impl FnOnce(&mut Connection) -> T) -> Result<T> {
         let fail = |e| explain(from, e);
         self.db.execute("ATTACH DATABASE ?1 AS other", [from.display().to_string()]).map_err(fail)?;
@@ -43,10 +44,10 @@ impl Store {
         Ok(done)
     }
 
-    /// Copies one run of the store `from` with all its data; returns its number in this store. A run that this store already has
-    /// (the same plan, second of start, seed and hosts) is not copied again.
+    /// Copies a run of the store `from` with all its data; returns its number in this store. Does not copy a run again
+    /// that this store already has (same plan, start second, seed and hosts).
     ///
-    /// Errors: one of the stores is unusable. `None`: there is no such run, or no such store.
+    /// Fails if a store is unusable. `None` if there is no such run or no such store.
     pub fn take_in_run(&mut self, from: &Path, run: i64) -> Result<Option<i64>> {
         let Some(other) = Store::open(from)? else { return Ok(None) };
         if other.outline(run)?.is_none() {
@@ -61,7 +62,7 @@ impl Store {
     }
 }
 
-/// The run here that is the other store's `run`.
+/// The run in this store that equals the other store's `run`.
 fn same(db: &Connection, run: i64) -> rusqlite::Result<Option<i64>> {
     let measured = |database: &str, run: &str| {
         format!(

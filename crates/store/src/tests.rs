@@ -18,7 +18,7 @@ fn a_measurement_and_its_histogram_come_back_equal() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
     let mut m = sample::measurement();
-    // A number whose shortest decimal form needs full precision.
+    // A number that needs full precision in decimal notation.
     m.iops = Some(0.1 + 0.2);
     m.latency_ns.mean = Some(1_234_567.890_123_456_7);
     store.save(run, 3, 2, &m, &sample::histogram()).unwrap();
@@ -78,13 +78,13 @@ fn a_slot_is_stored_once_and_only_for_a_cell_that_is_planned() {
     assert_eq!(store.done(run).unwrap(), HashSet::from([(1, 1)]));
 }
 
-/// A killed process leaves the same files as an open connection: the file and, during a transaction, its journal.
+/// A killed process leaves the same files behind as an open connection: the file, and during a transaction its journal.
 #[test]
 fn a_kill_within_a_transaction_loses_only_that_transaction() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
     store.save(run, 1, 1, &sample::measurement(), &sample::histogram()).unwrap();
-    // Small pages of cache make SQLite write to the file before the commit.
+    // A tiny cache makes SQLite write to the file before the commit.
     store.db.execute_batch("PRAGMA cache_size = 1; PRAGMA cache_spill = 1; BEGIN IMMEDIATE").unwrap();
     for repeat in 2..40 {
         insert_measurement(&store.db, run, 2, repeat, &sample::measurement(), &sample::histogram()).unwrap();
@@ -107,7 +107,7 @@ fn a_kill_within_a_transaction_loses_only_that_transaction() {
 fn measurements_are_read_one_by_one_in_either_order() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
-    // Repeats take turns, so the second of one cell began before the third of the other.
+    // Repeats are interleaved, so the second repeat of one cell began before the third of the other.
     for (cell, repeat, start) in [(2, 1, 10), (1, 1, 20), (1, 2, 30), (2, 2, 40)] {
         let mut m = sample::measurement();
         m.started_unix_s = start;
@@ -191,7 +191,7 @@ fn an_unknown_version_is_not_a_store() {
     assert!(text.contains("not a store of iotrail"), "{text}");
 }
 
-/// A store with 19 measurements, the run that they are of, and the file's bytes.
+/// A store with 19 measurements, the number of their run, and the file's bytes.
 fn nineteen(dir: &tempfile::TempDir) -> (PathBuf, i64, Vec<u8>) {
     let (mut store, run) = begun(dir);
     for repeat in 1..20 {
@@ -219,7 +219,7 @@ fn a_truncated_store_is_rejected_unmodified() {
 fn a_truncated_store_loses_only_the_last_writes() {
     let dir = tempfile::tempdir().unwrap();
     let (path, run, whole) = nineteen(&dir);
-    // Within the last measurement's pages: that one at most.
+    // Cutting within the last measurement's pages loses at most that measurement.
     for (n, (cut, left)) in [(100, 18), (4096, 18), (whole.len() / 4, 9)].into_iter().enumerate() {
         let (from, to) = (dir.path().join("cut.db"), dir.path().join(format!("new{n}.db")));
         std::fs::write(&from, &whole[..whole.len() - cut]).unwrap();
@@ -310,7 +310,7 @@ fn unknown_columns_are_null_in_older_stores_too() {
     assert_eq!((whole.as_str(), store.list().unwrap()[0].done), ("ok", 4));
 }
 
-/// A store of `runs` runs with `measurements` measurements each, of realistic size.
+/// A store with `runs` runs of `measurements` measurements each, of realistic size.
 fn filled(path: &Path, runs: u32, measurements: u32) -> Store {
     let mut store = Store::create_or_open(path).unwrap();
     store.db.execute_batch("PRAGMA synchronous = OFF").unwrap();
@@ -328,13 +328,13 @@ fn filled(path: &Path, runs: u32, measurements: u32) -> Store {
     store
 }
 
-/// Pages of the file that a list of its runs reads.
+/// File pages that listing the runs reads.
 fn pages_read(path: &Path, runs: usize) -> i32 {
     let store = Store::open(path).unwrap().unwrap();
     let list = store.list().unwrap();
     assert!(list.len() == runs && list.iter().all(|r| r.done == r.planned && r.kernels == ["6.18.0"]));
     let (mut pages, mut most) = (0, 0);
-    // SAFETY: an open connection, and two numbers that live longer than the call.
+    // SAFETY: an open connection, and two numbers that outlive the call.
     let status = unsafe {
         let asked = rusqlite::ffi::SQLITE_DBSTATUS_CACHE_MISS;
         rusqlite::ffi::sqlite3_db_status(store.db.handle(), asked, &mut pages, &mut most, 0)
@@ -358,7 +358,8 @@ fn a_list_reads_no_measurements() {
     assert!(few * 10 < all, "{few} of {all} pages");
 }
 
-/// For `benches/list.sh`: IOTRAIL_FILL names the store, IOTRAIL_FILL_RUNS its runs, of 60 measurements each.
+/// For `benches/list.sh`: IOTRAIL_FILL is the store's path, IOTRAIL_FILL_RUNS its number of runs with 60 measurements
+/// each.
 #[test]
 #[ignore = "makes a store for benches/list.sh"]
 fn fill() {
@@ -391,9 +392,9 @@ fn runs_of_another_store_get_numbers_of_this_one() {
         store.db.query_row(&sql, [], |r| r.get::<_, i64>(0)).unwrap()
     };
     assert_eq!((count("measurements"), count("histograms"), count("losses")), (2, 2, 8));
-    // Copied again, they are separate runs; a missing store has none.
+    // Copied again, they become separate runs; a missing store has none.
     assert_eq!(store.take_in(&from).unwrap(), [first + 3, first + 4]);
-    // A single measurement is recognised again.
+    // A single measurement is recognised as already copied.
     assert_eq!(store.take_in_run(&from, begun_there).unwrap(), Some(first + 1));
     assert_eq!(store.take_in_run(&from, 99).unwrap(), None);
     let mut empty = Store::create_or_open(&here.path().join("empty.db")).unwrap();

@@ -1,6 +1,7 @@
-//! Traces: a row from the start, the record at the end, and checkpoints in a file next to the store meanwhile.
+//! Traces: a row is inserted at the start and the record at the end; meanwhile, checkpoints are in a file next to the
+//! store.
 //!
-//! Checkpoints are not in the store: a commit waits for the disk, which may be the disk that the traced program uses.
+//! Checkpoints are not in the store because a commit waits for the disk, which may be the traced program's disk.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,28 +17,28 @@ use iotrail_base::locked::{Locked, lock, sign};
 use iotrail_schema::stored_trace::{StoredTrace, TraceState, cut_short, id};
 use iotrail_schema::trace_record::TraceRecord;
 
-/// Traces that a store keeps; the oldest are removed first.
+/// Maximum number of traces in a store; the oldest are removed first.
 pub const MOST: u64 = 500;
-/// Bytes of all their records.
+/// Maximum total size of their records in bytes.
 pub const MOST_BYTES: u64 = 256 << 20;
 
-/// A trace at its beginning.
+/// A trace that begins.
 #[derive(Debug, Clone)]
 pub struct NewTrace {
     pub started_unix_s: u64,
     pub subject: String,
     pub hostname: String,
     pub kernel: String,
-    /// File of `--record`.
+    /// The file specified by `--record`.
     pub recording: Option<String>,
 }
 
-/// A trace at its end.
+/// A trace that has ended.
 #[derive(Debug, Clone, Copy)]
 pub struct EndedTrace<'a> {
     pub record: &'a TraceRecord,
     pub answer: &'a str,
-    /// The slowest requests, as a recording.
+    /// The slowest requests, in the recording format.
     pub slowest: Option<&'a [u8]>,
 }
 
@@ -45,11 +46,11 @@ pub struct EndedTrace<'a> {
 #[derive(Debug, Clone)]
 pub struct LoadedTrace {
     pub summary: StoredTrace,
-    /// `None`: it is running, or was cut before its first checkpoint.
+    /// `None` if the trace is still running, or was killed before its first checkpoint.
     pub record: Option<TraceRecord>,
 }
 
-/// A trace that this process makes. Its file next to the store is locked, so that other processes know it for a running one.
+/// A trace in progress in this process. A locked file next to the store shows other processes that it is still running.
 #[derive(Debug)]
 pub struct Tracing {
     pub number: i64,
@@ -63,10 +64,11 @@ impl Tracing {
     }
 }
 
-/// The file of a trace's last checkpoint, written by a separate thread: a write waits for a disk that the traced program uses.
+/// The file with a trace's latest checkpoint. A separate thread writes it, because a write may wait for a disk that the
+/// traced program uses.
 #[derive(Debug, Clone)]
 pub struct Checkpoints {
-    /// The locked file of the trace.
+    /// The trace's locked file.
     file: PathBuf,
 }
 
@@ -97,7 +99,7 @@ fn checkpoint_of(file: &Path) -> PathBuf {
     with_suffix(file, ".json")
 }
 
-/// Files that remain belong to no process, and the next reader removes them.
+/// Removes the files. The next reader removes leftover files, which belong to no process.
 fn remove(file: &Path) {
     for path in [checkpoint_of(file), with_suffix(file, ".new"), file.to_owned()] {
         fs::remove_file(path).unwrap_or(());
@@ -138,7 +140,7 @@ impl Store {
         let fail = |e| explain(&self.path, e);
         let sql = "INSERT INTO traces (state, started_unix_s, subject, hostname, kernel, bytes, recording)
                    VALUES ('running', ?1, ?2, ?3, ?4, 0, ?5)";
-        // Under the write lock until the file is locked: another process would take the trace for one that was killed.
+        // Holds the write lock until the file is locked, otherwise another process would regard the trace as killed.
         let tx = self.db.transaction().map_err(fail)?;
         tx.execute(sql, params![new.started_unix_s as i64, new.subject, new.hostname, new.kernel, new.recording])
             .map_err(fail)?;
@@ -159,7 +161,7 @@ impl Store {
         Ok(Tracing { number, file, _locked: locked })
     }
 
-    /// Stores the record of a trace, and removes the oldest traces beyond the limits.
+    /// Stores a trace's record, and removes the oldest traces beyond the limits.
     pub fn end_trace(&mut self, tracing: Tracing, ended: EndedTrace<'_>) -> Result<()> {
         self.end_trace_within(tracing, ended, MOST, MOST_BYTES)
     }
@@ -180,12 +182,12 @@ impl Store {
         stored.map_err(|e| self.fail(e))
     }
 
-    /// Removes a trace, and its files.
+    /// Removes a trace and its files.
     pub fn forget_trace(&mut self, tracing: Tracing) -> Result<()> {
         self.db.execute("DELETE FROM traces WHERE trace = ?1", [tracing.number]).map(drop).map_err(|e| self.fail(e))
     }
 
-    /// All traces, the oldest first.
+    /// All traces, oldest first.
     pub fn traces(&mut self) -> Result<Vec<StoredTrace>> {
         self.close_cut_traces()?;
         let fail = |e| self.fail(e);
@@ -194,7 +196,7 @@ impl Store {
         rows.map(|row| row.map(|(_, summary)| summary).map_err(fail)).collect()
     }
 
-    /// A trace with its record; `None`: there is no such trace.
+    /// A trace with its record; `None` if it does not exist.
     pub fn trace(&mut self, trace: i64) -> Result<Option<LoadedTrace>> {
         self.close_cut_traces()?;
         let sql = format!("SELECT {COLUMNS}, record FROM traces WHERE trace = ?1");
@@ -204,13 +206,13 @@ impl Store {
         Ok(Some(LoadedTrace { summary, record }))
     }
 
-    /// The slowest requests of a trace, as a recording; `None`: there are none.
+    /// A trace's slowest requests in the recording format; `None` if there are none.
     pub fn slowest(&self, trace: i64) -> Result<Option<Vec<u8>>> {
         let found = self.db.query_row("SELECT slowest FROM traces WHERE trace = ?1", [trace], |row| row.get(0));
         Ok(found.optional().map_err(|e| self.fail(e))?.flatten())
     }
 
-    /// Converts traces whose process was killed to partial ones, with their last checkpoints.
+    /// Turns traces of killed processes into partial ones, using their latest checkpoints.
     fn close_cut_traces(&mut self) -> Result<()> {
         let running = {
             let fail = |e| self.fail(e);
@@ -258,7 +260,7 @@ impl Store {
     }
 }
 
-/// A trace that ended meanwhile is not modified.
+/// Does not modify a trace that has ended meanwhile.
 fn set_record(
     tx: &Transaction<'_>,
     trace: i64,
@@ -275,7 +277,7 @@ fn set_record(
         .map(drop)
 }
 
-/// Removes the oldest traces; the trace that has just ended, and running ones, stay.
+/// Removes the oldest traces, but keeps the trace that has just ended and running ones.
 fn retain(tx: &Transaction<'_>, ended: i64, most: u64, most_bytes: u64) -> rusqlite::Result<()> {
     tx.execute(
         "DELETE FROM traces WHERE trace < ?1 AND state <> 'running' AND trace IN (

@@ -62,7 +62,7 @@ fn a_trace_whose_process_was_killed_is_partial_with_its_last_checkpoint() {
     let mut last = clean();
     last.total.ios = 99;
     tracing.checkpoints().replace(&last).unwrap();
-    // A killed process releases its lock and removes nothing.
+    // A killed process releases its lock but removes nothing.
     let Tracing { file, _locked, .. } = &tracing;
     _locked.unlock().unwrap();
     assert!(file.exists());

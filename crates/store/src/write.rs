@@ -1,4 +1,4 @@
-//! Writing: runs at their start and end, measurements as they complete.
+//! Writes to the store: runs at their start and end, and measurements when they complete.
 
 use hdrhistogram::Histogram;
 use rusqlite::{Connection, params};
@@ -14,12 +14,12 @@ use iotrail_schema::run_record::RunRecord;
 use iotrail_stats::histogram;
 
 impl Store {
-    /// Stores a run before its first measurement; returns its number. `record.run` is ignored.
+    /// Stores a run before its first measurement; returns its number. Ignores `record.run`.
     pub fn begin(&mut self, record: &RunRecord, plan_key: &str) -> Result<i64> {
         insert_run(&mut self.db, "experiment", record, plan_key, None).map_err(|e| explain(&self.path, e))
     }
 
-    /// Stores one measurement with its histogram and its losses, all or nothing. `repeat` counts from 1.
+    /// Stores a measurement with its histogram and losses, atomically. `repeat` is 1-based.
     pub fn save(&mut self, run: i64, cell: u32, repeat: u32, m: &Measurement, latency: &Histogram<u64>) -> Result<()> {
         let path = self.path.clone();
         let fail = |e| explain(&path, e);
@@ -28,7 +28,7 @@ impl Store {
         tx.commit().map_err(fail)
     }
 
-    /// The same, replacing an existing one.
+    /// The same, but replaces an existing measurement.
     pub fn replace(
         &mut self,
         run: i64,
@@ -46,18 +46,18 @@ impl Store {
         tx.commit().map_err(fail)
     }
 
-    /// Stores one measurement outside experiments as a separate finished run; returns the run's number.
+    /// Stores a measurement outside of experiments as a finished run of its own; returns the run's number.
     pub fn save_single(&mut self, m: &Measurement, latency: &Histogram<u64>) -> Result<i64> {
         let record = RunRecord::single(m);
         insert_run(&mut self.db, "single", &record, "", Some((m, latency))).map_err(|e| explain(&self.path, e))
     }
 
-    /// Records why a cell is untestable on this host.
+    /// Records why this host cannot test a cell.
     pub fn mark_untestable(&mut self, run: i64, cell: u32, reason: &str) -> Result<()> {
         self.set_untestable(run, cell, Some(reason))
     }
 
-    /// Notes that it can, after all.
+    /// Records that the cell can be tested after all.
     pub fn mark_testable(&mut self, run: i64, cell: u32) -> Result<()> {
         self.set_untestable(run, cell, None)
     }
@@ -67,7 +67,7 @@ impl Store {
         self.db.execute(sql, params![run, cell, reason]).map(|_| ()).map_err(|e| self.fail(e))
     }
 
-    /// Records the outcome of a program's arms.
+    /// Records the trial results of a program's arms.
     pub fn set_tried(&mut self, run: i64, tried: &[TriedArm]) -> Result<()> {
         let stored = (|| {
             let sql = "UPDATE runs SET record = json_set(record, '$.tried', json(?2)) WHERE run = ?1";
@@ -76,13 +76,13 @@ impl Store {
         stored.map(|_| ()).map_err(|e| self.fail(e))
     }
 
-    /// Notes that nothing is missing any more.
+    /// Records that the run is complete.
     pub fn finish(&mut self, run: i64, finished_unix_s: u64) -> Result<()> {
         let sql = "UPDATE runs SET finished_unix_s = ?2 WHERE run = ?1";
         self.db.execute(sql, params![run, finished_unix_s as i64]).map(|_| ()).map_err(|e| self.fail(e))
     }
 
-    /// Ends a run at data that was read back wrong.
+    /// Ends a run because corrupt data was read back.
     pub fn end_corrupted(&mut self, run: i64, found: &Corruption, finished_unix_s: u64) -> Result<()> {
         let stored = (|| {
             let tx = self.db.transaction()?;
@@ -93,7 +93,7 @@ impl Store {
         stored.map_err(|e| self.fail(e))
     }
 
-    /// Removes a run and all that is stored of it.
+    /// Removes a run with all its data.
     pub fn forget(&mut self, run: i64) -> Result<()> {
         self.db.execute("DELETE FROM runs WHERE run = ?1", [run]).map(|_| ()).map_err(|e| self.fail(e))
     }
@@ -107,7 +107,7 @@ fn insert_run(
     single: Option<(&Measurement, &Histogram<u64>)>,
 ) -> rusqlite::Result<i64> {
     let tx = db.transaction()?;
-    // The cells have their own rows.
+    // Cells are stored in rows of their own.
     let head = RunRecord { cells: Vec::new(), ..record.clone() };
     tx.execute(
         "INSERT INTO runs (kind, experiment, started_unix_s, finished_unix_s, seed, repeats, plan_key, record)
@@ -176,7 +176,7 @@ pub(super) fn insert_measurement(
     Ok(())
 }
 
-/// Losses of a measurement by name. `None`: not known.
+/// A measurement's losses by name; `None` if unknown.
 fn losses(m: &Measurement) -> [(&'static str, Option<u64>); 4] {
     let unknown: u64 = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::Unknown).map(|v| v.completions).sum();
     [
