@@ -1,4 +1,4 @@
-//! One connection: a request is read, its answer written, and that is all.
+//! A connection: reads one request, sends the response, and closes.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -11,17 +11,17 @@ use iotrail_report::export::openmetrics::Format;
 
 const NOT_ALLOWED: &str = "405 Method Not Allowed";
 
-/// Maximum size of a request's line and headers.
+/// Maximum size of the request line and headers, in bytes.
 pub const HEAD_BYTES: usize = 8 << 10;
 const HEADERS: usize = 64;
 
-/// Time limit for the request; for the counts; for sending the response; for closing.
+/// Time limits for the request, for the counts, for sending the response, and for closing.
 const ASKING: Duration = Duration::from_secs(5);
 const WAITING: Duration = Duration::from_secs(3);
 const TAKING: Duration = Duration::from_secs(10);
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// Maximum number of bytes that are read and discarded while the response is sent.
+/// Maximum number of bytes read and discarded while sending the response.
 const REST_BYTES: usize = 1 << 20;
 
 pub struct Client {
@@ -29,7 +29,7 @@ pub struct Client {
     pub since: Instant,
     pub deadline: Instant,
     pub state: State,
-    /// Its request was refused; reported once.
+    /// The request was rejected; reported once.
     pub refused: bool,
 }
 
@@ -41,25 +41,25 @@ pub enum State {
     Gone { dropped: bool },
 }
 
-/// The content of a request's head.
+/// The content of a request head.
 enum RequestHead {
     Metrics {
         format: Format,
         head_only: bool,
     },
-    /// Status and body.
+    /// Status and body of a rejection.
     Refused(&'static str, &'static str),
     NotYet,
 }
 
 impl Client {
-    /// `None`: it has disconnected.
+    /// `None` if the client has disconnected.
     pub fn new(stream: TcpStream, now: Instant) -> Option<Self> {
         stream.set_nonblocking(true).ok()?;
         Some(Self { stream, since: now, deadline: now + ASKING, state: State::Asking(vec![]), refused: false })
     }
 
-    /// The events for which it waits.
+    /// The events that the client waits for.
     pub fn entry(&self) -> PollFd<'_> {
         let events = match self.state {
             State::Asking(_) | State::Closing { .. } => PollFlags::IN,
@@ -70,7 +70,7 @@ impl Client {
         PollFd::new(&self.stream, events)
     }
 
-    /// Data can be read or written, or the peer has closed.
+    /// Called when data can be read or written, or the peer has closed.
     pub fn go_on(&mut self, hosts: &Hosts, now: Instant) {
         match &mut self.state {
             State::Asking(_) => self.read(hosts, now),
@@ -90,7 +90,7 @@ impl Client {
                 self.refused = true;
                 self.say("503 Service Unavailable", PLAIN, "the watch does not answer\n", head_only, now);
             }
-            // It has its answer.
+            // The client has received its response.
             State::Closing { .. } => self.state = State::Gone { dropped: false },
             State::Asking(_) | State::Taking { .. } => self.state = State::Gone { dropped: true },
             State::Gone { .. } => {}
@@ -185,7 +185,7 @@ fn asked(head: &[u8], hosts: &Hosts) -> RequestHead {
         Ok(httparse::Status::Complete(_)) => {
             let (authority, path) = split(request.path.unwrap_or_default());
             let of = |name| request.headers.iter().filter(move |h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value);
-            // The authority of the target has priority over the header (RFC 9112, 3.2.2).
+            // The target's authority takes precedence over the header (RFC 9112, 3.2.2).
             let named: Vec<&[u8]> = authority.map_or_else(|| of("host").collect(), |host| vec![host.as_bytes()]);
             if named.len() > 1 {
                 return RequestHead::Refused("400 Bad Request", "more than one Host\n");

@@ -1,14 +1,15 @@
-//! The host names that a request may have.
+//! The host names that a request may contain.
 //!
-//! A page of another site can make a browser send requests here under that site's name (DNS rebinding), and read the answers. A
-//! name has to be this machine's or the user's; IP addresses are safe, as is a request without a name, which no browser sends.
+//! A web page can make a browser send requests here under the page's host name (DNS rebinding) and read the responses.
+//! So the name must belong to this machine or be specified by the user. IP addresses are safe, as are requests without
+//! a name, which no browser sends.
 
 use std::net::IpAddr;
 
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// `named`: with --metrics.
+    /// `named`: the name specified by --metrics.
     pub fn new(named: Option<String>) -> Self {
         let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Hosts(named.into_iter().chain([own]).collect())
@@ -21,7 +22,7 @@ impl Hosts {
             Some((inner, _)) => inner,
             None => host.split(':').next().unwrap_or_default(),
         };
-        // A scope (`fe80::1%eth0`) is part of no address.
+        // The scope (`fe80::1%eth0`) is not part of the address.
         let is_address = name.split('%').next().is_some_and(|address| address.parse::<IpAddr>().is_ok());
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         is_address
@@ -31,7 +32,7 @@ impl Hosts {
     }
 }
 
-/// A request's target: its authority, if it is absolute (`http://host/path`), and its path.
+/// Splits a request's target into its authority, if absolute (`http://host/path`), and its path.
 pub fn split(target: &str) -> (Option<&str>, &str) {
     const SCHEME: &str = "http://";
     match target.split_at_checked(SCHEME.len()) {

@@ -1,10 +1,8 @@
-//! An HTTP server only for scrapes: one thread, which sleeps until a client connects.
+//! An HTTP server for scrapes only: a single thread, which sleeps until a client connects.
 //!
-//! A client costs the trace only one read of its counters, at least [`FRESH`] apart. There are at most [`CLIENTS`] connections; a
-//! new one
-//! replaces the connection that has been idle longest before its request. A request has at most [`client::HEAD_BYTES`], each
-//! connection
-//! has one request, and each part of it has a deadline.
+//! A client costs the trace at most one read of its counters per [`FRESH`]. There are at most [`CLIENTS`] connections;
+//! a new one replaces the connection that has waited longest without sending a request. Requests are limited to
+//! [`client::HEAD_BYTES`], each connection carries one request, and each phase of a connection has a deadline.
 
 mod client;
 mod hosts;
@@ -28,23 +26,23 @@ use iotrail_base::error::{Error, Result};
 use iotrail_report::export::openmetrics::{Answered, Exposition};
 use iotrail_watch::metrics::{Look, MetricsExchange};
 
-/// Connections at a time.
+/// Maximum number of connections.
 const CLIENTS: usize = 64;
 
-/// Counts up to this age also answer another scrape.
+/// Counts up to this age are used for another scrape.
 const FRESH: Duration = Duration::from_millis(200);
 
-/// After an accept that failed for want of file descriptors or memory.
+/// Pause after an accept that failed for lack of file descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Address on which to listen, and the host name that the user specified.
+/// The listening address, and the host name specified by the user.
 #[derive(Debug, Clone)]
 pub struct Address {
     at: SocketAddr,
     name: Option<String>,
 }
 
-/// `127.0.0.1:9464`, `[::1]:0`, `localhost:9464`; a port without an address is the loopback's.
+/// `127.0.0.1:9464`, `[::1]:0`, `localhost:9464`; a port without an address refers to the loopback address.
 pub fn address(text: &str) -> std::result::Result<Address, String> {
     let port = text.strip_prefix(':').unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
@@ -57,7 +55,7 @@ pub fn address(text: &str) -> std::result::Result<Address, String> {
         .ok_or_else(|| "write 127.0.0.1:9464, [::1]:9464, or only a port; port 0 takes a free one".into())
 }
 
-/// Answers until it is dropped.
+/// Serves until it is dropped.
 pub struct Server {
     desk: Arc<MetricsExchange>,
     at: SocketAddr,
@@ -67,7 +65,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Errors: the address is unusable (wrong input).
+    /// Usage error: the address is unusable.
     pub fn start(Address { at, name }: Address) -> Result<Self> {
         let cannot = |e: io::Error| {
             Error::input(
@@ -82,7 +80,7 @@ impl Server {
         let (woken, wake) = io::pipe().map_err(cannot)?;
         never_wait(&woken).and_then(|()| never_wait(&wake)).map_err(cannot)?;
         let bell = wake.try_clone().map_err(cannot)?;
-        // A pipe that is full wakes as well as one that holds one byte more.
+        // A full pipe wakes the thread just as well.
         let desk = Arc::new(MetricsExchange::new(move || (&bell).write(&[1]).map(drop).unwrap_or(())));
         let stop = Arc::new(AtomicBool::new(false));
         let mut answering = Answering {
@@ -107,7 +105,7 @@ impl Server {
         Ok(Self { desk, at, stop, wake, thread: Some(thread) })
     }
 
-    /// Where the trace answers.
+    /// Where the trace delivers its counts.
     pub fn desk(&self) -> &Arc<MetricsExchange> {
         &self.desk
     }
@@ -122,7 +120,7 @@ impl Drop for Server {
         self.stop.store(true, Ordering::Relaxed);
         (&self.wake).write(&[1]).map(drop).unwrap_or(());
         if let Some(thread) = self.thread.take() {
-            // It holds nothing that a panic in it could spoil.
+            // Its data cannot be left inconsistent by a panic.
             drop(thread.join());
         }
     }
@@ -133,7 +131,7 @@ fn never_wait(end: impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfl(end, flags)?)
 }
 
-/// State of its thread.
+/// State of the server thread.
 struct Answering {
     listener: TcpListener,
     woken: PipeReader,
@@ -156,7 +154,7 @@ impl Answering {
         let next = self.clients.iter().map(|c| c.deadline).chain(self.paused_until).min();
         let patience = next.and_then(|at| Timespec::try_from(at.saturating_duration_since(now)).ok());
         if poll(&mut fds, patience.as_ref()).is_err() {
-            // Interrupted, or no memory: in neither case is anything lost.
+            // Interrupted, or out of memory: nothing is lost in either case.
             return;
         }
         let told: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
@@ -187,7 +185,7 @@ impl Answering {
     }
 
     fn accept(&mut self, now: Instant) {
-        // A limit per round, so that new clients do not delay waiting ones.
+        // A limit per iteration, so that new clients do not delay waiting ones.
         for _ in 0..CLIENTS {
             match self.listener.accept() {
                 Ok((stream, _)) => {
@@ -203,13 +201,13 @@ impl Answering {
                     self.paused_until = Some(now + PAUSE);
                     return;
                 }
-                // The other side had disconnected.
+                // The client had disconnected.
                 Err(_) => {}
             }
         }
     }
 
-    /// The oldest of those without a request, otherwise the oldest of all.
+    /// Drops the oldest connection without a request; if there is none, the oldest connection.
     fn give_way(&mut self) {
         let oldest = |silent: bool| {
             let of = self.clients.iter().enumerate().filter(|(_, c)| !silent || matches!(c.state, State::Asking(_)));
@@ -221,7 +219,7 @@ impl Answering {
         }
     }
 
-    /// Sends the current counts to the waiting clients.
+    /// Sends the current counts to waiting clients.
     fn answer(&mut self, now: Instant) {
         self.answered.refused +=
             self.clients.iter_mut().map(|c| u64::from(std::mem::take(&mut c.refused))).sum::<u64>();

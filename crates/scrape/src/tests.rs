@@ -1,4 +1,4 @@
-//! Valid and invalid clients.
+//! Tests well-behaved and misbehaving clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use super::*;
 use iotrail_schema::metric_family::Scraped;
 use iotrail_schema::metrics_record::MetricsRecord;
 
-/// A server, and a trace that answers.
+/// A server, and a trace that delivers counts.
 fn served() -> (Server, mpsc::Sender<()>) {
     served_at(address("0").unwrap())
 }
@@ -33,10 +33,10 @@ fn connected(server: &Server) -> TcpStream {
     stream
 }
 
-/// All that is answered to these bytes.
+/// The complete response to these bytes.
 fn answer(server: &Server, request: &[u8]) -> String {
     let mut stream = connected(server);
-    // A request that is too large may be refused before it is complete.
+    // A request that is too large may be rejected before it is complete.
     stream.write_all(request).unwrap_or(());
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -135,7 +135,7 @@ fn a_thousand_partial_requests_do_not_block_a_scrape() {
     let (server, _end) = served();
     let mut silent = vec![];
     for i in 0..1000 {
-        // The limit of descriptors is the machine's matter; the server's own share of them is bounded.
+        // The machine limits descriptors; the server's own share of them is bounded.
         let Ok(mut stream) = TcpStream::connect(server.at()) else { break };
         stream.write_all(b"GET /metr").unwrap_or(());
         silent.push(stream);
