@@ -1,4 +1,4 @@
-//! Synthetic records for the tests of several crates. No program uses it.
+//! Synthetic records for tests of several crates; not used outside tests.
 
 pub mod hostile;
 pub mod run;

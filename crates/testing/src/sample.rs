@@ -1,4 +1,4 @@
-//! Synthetic records for tests: every field of the measurement has a value.
+//! Synthetic records for tests, with a value in every field of a measurement.
 
 use hdrhistogram::Histogram;
 
@@ -16,7 +16,7 @@ pub fn histogram() -> Histogram<u64> {
     h
 }
 
-/// Circumstances of a healthy direct read load.
+/// Circumstances of an undisturbed direct read load.
 pub fn circumstances() -> Circumstances {
     Circumstances {
         span_ns: 2_004_000_000,
@@ -225,7 +225,7 @@ pub fn measurement() -> Measurement {
     }
 }
 
-/// Changes it to a second of a network load with this many requests and this idle time of the server.
+/// Turns it into one second of a network load with this many requests and this much server idle time.
 pub fn echo(m: &mut Measurement, requests: u64, idle_ms: u64, busiest_thread: f64) {
     (m.ios, m.iops, m.bytes) = (Some(requests), Some(requests as f64), Some(128 * requests));
     m.elapsed_ns = 1_000_000_000;
@@ -264,7 +264,7 @@ pub fn echo(m: &mut Measurement, requests: u64, idle_ms: u64, busiest_thread: f6
     );
 }
 
-/// A thousand traced completions, some of which were posted before earlier ready ones.
+/// A thousand traced completions, some of them posted before earlier-ready ones.
 pub fn delivered(m: &mut Measurement, inversions: u64, max_displacement: u64) {
     let by = OrderBy { block: 0, device: 0, file_system: None, task_work: 0 };
     let delivery = Delivery {

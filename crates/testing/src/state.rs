@@ -1,11 +1,11 @@
-//! The state of a ring, sampled.
+//! Samples of a ring's state.
 
 use iotrail_schema::account::Reason;
 use iotrail_schema::state::{
     ArmedRequests, CgroupState, Moment, NagleState, RingNow, RingState, StateRecord, StateSource, ThreadNow,
 };
 
-/// A hundred samples in which nothing waited.
+/// A hundred samples in which nothing waits.
 pub fn calm() -> StateRecord {
     let ring = RingState {
         tgid: 7,
@@ -32,7 +32,7 @@ pub fn calm() -> StateRecord {
     }
 }
 
-/// A thread that waits in io_uring_enter for a receive whose descriptor is closed.
+/// A thread waits in io_uring_enter for a receive whose descriptor is closed.
 pub fn hanging() -> Moment {
     let armed = ArmedRequests {
         opcode: "recv".into(),

@@ -1,4 +1,4 @@
-//! Synthetic traces for tests: a program without a fault, and parts that add faults.
+//! Synthetic traces for tests: a program without problems, and parts that add problems.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::*;
 use iotrail_schema::trace_record::*;
 
-/// Every quantile known, around one median.
+/// Latencies with all quantiles known, around this median.
 pub fn latency(count: u64, p50: u64) -> Latency {
     Latency {
         count,
@@ -86,7 +86,7 @@ fn stages(completions: u64, p50: u64) -> StageRecord {
     }
 }
 
-/// Delivery paths of a program that waits in batches: one sleep for several completions.
+/// Delivery paths of a program that waits for batches: one sleep for several completions.
 fn slept() -> Vec<DeliveryPathCount> {
     vec![
         carried(DeliveryPath::Enter, 78_000, Some("slept, woken by irq 36 nvme0q2 on CPU 1"), Some(3_000)),
@@ -94,7 +94,7 @@ fn slept() -> Vec<DeliveryPathCount> {
     ]
 }
 
-/// A third of them for half a second, in a queue that was never full.
+/// A third of the completions stay for half a second, in a queue that was never full.
 pub fn reaping() -> Reaping {
     let delay =
         |p50, p90, max| Delay { p50: Some(p50), p90: Some(p90), max: Some(max), count: Some(300), ..Delay::default() };
@@ -162,7 +162,7 @@ pub fn ring(number: u32) -> RingRecord {
     }
 }
 
-/// DEFER_TASKRUN, 16 requests a call, waits in io_uring_enter on the CPU that its drive interrupts.
+/// DEFER_TASKRUN, 16 requests per call; waits in io_uring_enter on the CPU that its drive interrupts.
 pub fn clean() -> TraceRecord {
     let r = ring(0);
     TraceRecord {
@@ -303,7 +303,7 @@ pub fn clean() -> TraceRecord {
     }
 }
 
-/// The clean program with its only ring changed; the totals are updated.
+/// The clean program with its only ring modified; updates the totals.
 pub fn with_ring(change: impl FnOnce(&mut RingRecord)) -> TraceRecord {
     let mut t = clean();
     change(&mut t.rings[0]);
