@@ -89,7 +89,7 @@ impl Responder {
             };
             let echoed = n.min(ready as usize);
             if echoed > end - out.len() {
-                // Either the whole piece of the body is used or none of it; then it is passed again.
+                // Consumes only as many bytes as fit into `out`; the rest is passed again.
                 let n = end - out.len();
                 if n == 0 {
                     break;
