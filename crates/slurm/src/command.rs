@@ -1,4 +1,4 @@
-//! Slurm's commands, run with their messages caught.
+//! Runs Slurm's commands and captures their messages.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -8,14 +8,15 @@ use std::process::{Command, Stdio};
 
 use iotrail_base::error::Error;
 
-/// Why a command of Slurm's gave no answer.
+/// Why a Slurm command returned no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// The program is not installed here.
+    /// The program is not installed on this machine.
     Absent(String),
     /// Slurm does not know the job, or no longer.
     NoSuchJob,
-    /// Its last message. The controller may be temporarily unavailable: a caller that can wait retries.
+    /// The command's last message. The controller may be temporarily unavailable, so callers that can wait should
+    /// retry.
     Failed(String),
 }
 
@@ -30,7 +31,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// As an error message; `what` could not be done.
+    /// Turns it into an error message; `what` could not be done.
     pub fn error(self, what: &str) -> Error {
         match self {
             Self::Absent(program) => Error::machine(
@@ -45,7 +46,8 @@ impl Failure {
     }
 }
 
-/// Runs it to its end and returns its output. The terminal's Ctrl-C does not reach it; iotrail handles that.
+/// Runs the command to completion and returns its output. Ctrl-C on the terminal does not reach it, because iotrail
+/// handles it.
 pub fn ask<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Result<String, Failure> {
     ask_with(program, args, "").map(|(stdout, _)| stdout)
 }
@@ -64,7 +66,7 @@ pub fn ask_with<S: AsRef<OsStr>>(
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not read it reports why on standard error.
+        // A program that does not read its input reports the reason on standard error.
         _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(failed)?;
@@ -75,21 +77,21 @@ pub fn ask_with<S: AsRef<OsStr>>(
     Err(failure(&stderr).unwrap_or_else(|| Failure::Failed(format!("{program} ended with {}", output.status))))
 }
 
-/// With the environment that it is to have.
+/// The command with a suitable environment.
 fn prepared<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(program);
     command.args(args);
     let variables = std::env::vars_os().map(|(name, _)| name);
     variables.filter(|name| is_options(program, name)).for_each(|name| _ = command.env_remove(name));
-    // sbatch passes its own environment to the measured program.
+    // sbatch passes its own environment on to the measured program.
     if program != "sbatch" {
         command.env("LC_ALL", "C");
     }
     command
 }
 
-/// Whether this variable sets options of a Slurm command, as SQUEUE_STATES does. Queries use only iotrail's options. Submissions
-/// use the user's options (SBATCH_PARTITION), except those that change the single job into something else.
+/// Whether this variable sets options of a Slurm command, like SQUEUE_STATES. Queries use only iotrail's options.
+/// Submissions use the user's options (SBATCH_PARTITION), except those that turn the single job into something else.
 fn is_options(program: &str, variable: &OsStr) -> bool {
     let variable = variable.to_string_lossy();
     match program {
@@ -98,7 +100,7 @@ fn is_options(program: &str, variable: &OsStr) -> bool {
     }
 }
 
-/// The last line, without the program's name at its start.
+/// The last line, without a leading program name.
 fn failure(stderr: &str) -> Option<Failure> {
     let last = stderr.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     if last.ends_with("Invalid job id specified") {

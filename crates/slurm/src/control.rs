@@ -1,28 +1,28 @@
-//! Actions on existing jobs.
+//! Operations on existing jobs.
 
 use super::command::{Failure, ask};
 
-/// Ends them.
+/// Cancels the jobs.
 pub fn cancel(jobs: &[u64]) -> Result<(), Failure> {
     scancel(&["--quiet"], jobs)
 }
 
-/// Ends those of them that have not started.
+/// Cancels those that have not started.
 pub fn cancel_waiting(jobs: &[u64]) -> Result<(), Failure> {
     scancel(&["--quiet", "--state=PENDING"], jobs)
 }
 
-/// Asks the program of a running job to stop: it ends as after Ctrl-C, and keeps its measurements.
+/// Asks a running job's program to stop: it exits as after Ctrl-C and keeps its measurements.
 pub fn stop(job: u64) -> Result<(), Failure> {
     scancel(&["--quiet", "--signal=TERM", "--batch"], &[job])
 }
 
-/// Slurm lets a job that has lost its node wait for two minutes. Where the node is back before, it need not.
+/// Slurm makes a job that lost its node wait for two minutes; this starts it earlier if the node is back.
 pub fn start_now(job: u64) -> Result<(), Failure> {
     ask("scontrol", ["update", &format!("JobId={job}"), "StartTime=now"]).map(drop)
 }
 
-/// A job that has ended meanwhile is not an error.
+/// A job that has already ended is not an error.
 fn scancel(options: &[&str], jobs: &[u64]) -> Result<(), Failure> {
     if jobs.is_empty() {
         return Ok(());

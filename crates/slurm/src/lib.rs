@@ -1,7 +1,7 @@
-//! Slurm through its own commands: submission, state, and results of the nodes.
+//! Uses Slurm through its commands: submits jobs, queries their state, and collects the nodes' results.
 //!
-//! Only output for programs is read (`squeue -o`, `sinfo -o`, `scontrol -o`, `sacct -P`), which is equal in all
-//! releases of Slurm; its JSON is not.
+//! Parses only machine-readable output that is the same in all Slurm releases (`squeue -o`, `sinfo -o`, `scontrol -o`,
+//! `sacct -P`); Slurm's JSON is not.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! | `outbox` | files of a node: progress, store, end |
 //! | `stream` | the same over srun's streams |
 //!
-//! It uses `iotrail-base`.
+//! Depends on `iotrail-base`.
 
 pub mod command;
 pub mod control;

@@ -1,4 +1,4 @@
-//! Nodes: those that are named, those that Slurm chooses, and how they are.
+//! Nodes: specified by name or chosen by Slurm, with their states.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +8,31 @@ use iotrail_base::error::{Error, Result};
 use iotrail_base::plain::sanitise;
 use iotrail_base::words::last_line;
 
-/// Which nodes run.
+/// The requested nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// Slurm's own notation: `n[1-3],m7`.
+    /// In Slurm's notation: `n[1-3],m7`.
     Named(String),
-    /// This many nodes with these features.
+    /// This many nodes, with these features.
     Count { count: u32, constraint: Option<String> },
 }
 
-/// States of sinfo(1) in which a node starts no job before an administrator acts. Others are busy or temporary: a node that saves
-/// power or boots is woken for a job, `maint` and `reserved` end with the reservation, and `unknown` ends with a reply.
+/// States of sinfo(1) in which a node starts no job until an administrator intervenes. All others are busy or
+/// temporary: a node that is powered down or booting is woken for a job, `maint` and `reserved` end with the
+/// reservation, and `unknown` ends when the node responds.
 const OUT: [&str; 9] = ["down", "drained", "draining", "drain", "fail", "failing", "error", "inval", "future"];
 
-/// How a node is.
+/// A node's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// `idle`, `allocated*`, `down*`, as sinfo has it.
+    /// `idle`, `allocated*`, `down*`, as printed by sinfo.
     pub state: String,
     /// Why it is down or drained, if known.
     pub reason: Option<String>,
 }
 
 impl Node {
-    /// The reason if no job starts on it before an administrator acts.
+    /// The reason why the node starts no job until an administrator intervenes.
     pub fn unusable(&self) -> Option<String> {
         let state = self.state.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
         OUT.contains(&state).then(|| match &self.reason {
@@ -40,13 +41,13 @@ impl Node {
         })
     }
 
-    /// It waits for work.
+    /// Whether the node has no work.
     pub fn is_idle(&self) -> bool {
         self.state == "idle"
     }
 }
 
-/// The nodes that are wanted, by name, each once.
+/// Names of the requested nodes, without duplicates.
 pub fn resolve(wanted: &Wanted, more: &[String]) -> Result<Vec<String>> {
     match wanted {
         Wanted::Named(list) => {
@@ -63,7 +64,7 @@ pub fn resolve(wanted: &Wanted, more: &[String]) -> Result<Vec<String>> {
     }
 }
 
-/// The host names of a list from scontrol. scontrol exits with status 0 even if it cannot parse the list, with a message.
+/// Expands a list with scontrol. If scontrol cannot parse the list, it prints a message but exits with status 0.
 fn hostnames(printed: &str, said: &str) -> std::result::Result<Vec<String>, String> {
     if let Some(said) = last_line(said) {
         return Err(said);
@@ -72,7 +73,7 @@ fn hostnames(printed: &str, said: &str) -> std::result::Result<Vec<String>, Stri
     if nodes.is_empty() { Err("it names no node".into()) } else { Ok(nodes) }
 }
 
-/// The nodes that Slurm would allocate to one job of this size.
+/// The nodes that Slurm would allocate to a job of this size.
 fn chosen(count: u32, constraint: Option<&str>, more: &[String]) -> Result<Vec<String>> {
     let mut args = vec!["--test-only".to_owned(), "--exclusive".into(), format!("--nodes={count}-{count}")];
     args.extend(constraint.map(|features| format!("--constraint={features}")));
@@ -96,7 +97,7 @@ fn chosen(count: u32, constraint: Option<&str>, more: &[String]) -> Result<Vec<S
     resolve(&Wanted::Named(list), more)
 }
 
-/// Whether the message is about the controller, not about the nodes.
+/// Whether the message concerns the controller instead of the nodes.
 fn is_away(said: &str) -> bool {
     ["Unable to contact slurm controller", "Socket timed out", "Protocol authentication error"]
         .iter()
@@ -109,7 +110,7 @@ fn tested(said: &str) -> Option<String> {
     rest.split_whitespace().next().map(str::to_owned)
 }
 
-/// Where others reach a node, as Slurm does.
+/// A node's address for other nodes, as used by Slurm.
 pub fn address(node: &str) -> std::result::Result<String, Failure> {
     ask("scontrol", ["--oneliner", "show", "node", node]).map(|text| reached_at(&text).unwrap_or(node).to_owned())
 }
@@ -119,9 +120,9 @@ fn reached_at(text: &str) -> Option<&str> {
     value(text, "NodeAddr").or_else(|| value(text, "NodeHostName"))
 }
 
-/// Every node by its name.
+/// All nodes by name.
 pub fn all() -> std::result::Result<BTreeMap<String, Node>, Failure> {
-    // Also those of partitions that are hidden.
+    // Includes nodes of hidden partitions.
     ask("sinfo", ["--noheader", "--Node", "--all", "--format=%N|%T|%E"]).map(|text| read(&text))
 }
 
@@ -140,7 +141,7 @@ fn read(text: &str) -> BTreeMap<String, Node> {
 mod tests {
     use super::*;
 
-    /// Slurm 22.05.8, `n3` killed.
+    /// Slurm 22.05.8; `n3` was killed.
     const SINFO: &str =
         "n1|allocated|none\nn2|idle|none\nn3|down*|Not responding\nn4|drained|the disk | is changed\nn2|idle|none\n";
 
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(Node { state: "allocated*".into(), reason: None }.unusable(), None, "it may answer again");
     }
 
-    /// All that Slurm 22.05 to 25.05 list, with their suffixes.
+    /// All states documented for Slurm 22.05 to 25.05, with their suffixes.
     #[test]
     fn every_state_of_the_manual_page_has_its_meaning() {
         let is_out = |state: &str| Node { state: state.into(), reason: None }.unusable().is_some();

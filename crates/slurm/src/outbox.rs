@@ -1,5 +1,6 @@
-//! Files of a node for the collector: its progress, its store between two measurements, and its end. They are in a shared
-//! directory, or in a local one from which srun's streams transfer them; the collector then has the same files.
+//! A node's files for the collector: its progress, its store between two measurements, and its final state. They are in
+//! a shared directory, or in a local one from which srun's streams transfer them; either way the collector gets the
+//! same files.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -30,21 +31,22 @@ pub struct Ended {
     pub restarts: u32,
 }
 
-/// A file of a node.
+/// One of a node's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item {
     Progress,
     Store,
     Ended,
-    /// Only in a stream, from a task that has ended: the last frame.
+    /// Only used in streams, from a task that has ended: the last frame.
     Whole,
 }
 
 impl Item {
-    /// In the order in which they are written and sent: a progress never names a measurement that the store lacks.
+    /// In the order in which they are written and sent, so that the progress never refers to a measurement missing from
+    /// the store.
     pub const ALL: [Self; 3] = [Self::Store, Self::Progress, Self::Ended];
 
-    /// Suffix of its file name, and its name in a stream.
+    /// Suffix of the file's name, and the name in a stream.
     pub fn name(self) -> &'static str {
         match self {
             Self::Progress => "progress",
@@ -55,7 +57,7 @@ impl Item {
     }
 }
 
-/// The files of one task.
+/// A task's files.
 #[derive(Debug, Clone)]
 pub struct Outbox {
     folder: PathBuf,
@@ -71,17 +73,17 @@ impl Outbox {
         self.folder.join(format!("task-{}.{}", self.task, item.name()))
     }
 
-    /// Replaces the file atomically: a concurrent reader gets the previous one.
+    /// Replaces the file atomically: a concurrent reader gets the previous version.
     pub fn put(&self, item: Item, bytes: &[u8]) -> io::Result<()> {
         self.put_with(item, |part| {
             let mut file = fs::File::create(part)?;
             file.write_all(bytes)?;
-            // The measurements are over; over a network a full quota may be reported only now.
+            // The measurements are over. On a network file system, an exceeded quota may only be reported now.
             if item == Item::Ended { file.sync_all() } else { Ok(()) }
         })
     }
 
-    /// The same with a file that `make` writes.
+    /// The same with a file written by `make`.
     pub fn put_with(&self, item: Item, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
         let place = self.path(item);
         let part = place.with_extension(format!("{}.part", item.name()));
@@ -100,7 +102,7 @@ impl Outbox {
         serde_json::from_slice(&fs::read(self.path(item)).ok()?).ok()
     }
 
-    /// For a task that restarts: it has not ended.
+    /// For a task that restarts: removes its final state.
     pub fn begin_again(&self) {
         _ = fs::remove_file(self.path(Item::Ended));
     }

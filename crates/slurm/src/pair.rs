@@ -1,5 +1,5 @@
-//! Two nodes of one job: the first runs the batch script, and starts steps on the second. They are a heterogeneous job of two parts: among the
-//! nodes of one part Slurm itself chooses the one that runs the script.
+//! A job with two nodes: the first runs the batch script and starts steps on the second. It is a heterogeneous job with
+//! two components, because within a component, Slurm itself chooses the node that runs the script.
 
 use std::fs::File;
 use std::io;
@@ -14,17 +14,17 @@ use super::script::{BASE, folder};
 use super::state::{Ending, State, jobs};
 use super::words::quoted;
 
-/// Shell lines in a step on the second node. The step ends with this process.
+/// Runs shell lines in a step on the second node. The step ends with this process.
 pub fn step(lines: &str) -> Command {
     let mut command = Command::new("srun");
     command.args(["--quiet", "--het-group=1", "--overlap", "--nodes=1", "--ntasks=1", "--mem=0", "--cpu-bind=none"]);
     command.args(["--input=0", "--chdir=/", "/bin/sh", "-c", lines]).process_group(0);
-    // SAFETY: one system call that takes no lock and allocates nothing.
+    // SAFETY: a single system call, without locks or allocation.
     unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
     command
 }
 
-/// Runs this program until its input ends; if the program ends earlier, the lines end too.
+/// Runs this program until the shell's input is closed; if the program exits first, so does the shell.
 pub fn while_input(program: &Path, words: &[String]) -> String {
     let words = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     format!(
@@ -34,15 +34,15 @@ pub fn while_input(program: &Path, words: &[String]) -> String {
     )
 }
 
-/// How long the second node has for an answer.
+/// Time limit for a response of the second node.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Whether a step can be started there.
+/// Whether a step can be started on the second node.
 pub fn answers() -> bool {
     done("exit 0")
 }
 
-/// How the second node's part of this job ended, if the controller reports it.
+/// How the second node's component of this job ended, if the controller reports it.
 pub fn ended() -> Option<Ending> {
     let part = std::env::var("SLURM_JOB_ID_HET_GROUP_1").ok()?.parse().ok()?;
     match jobs(&[part], None).ok()?.remove(&part)?.state {
@@ -51,7 +51,7 @@ pub fn ended() -> Option<Ending> {
     }
 }
 
-/// Whether these lines came to a good end there.
+/// Whether these lines succeeded there.
 fn done(lines: &str) -> bool {
     let null = Stdio::null;
     let Ok(mut child) = step(lines).stdin(null()).stdout(null()).stderr(null()).spawn() else { return false };
@@ -69,13 +69,13 @@ fn done(lines: &str) -> bool {
     }
 }
 
-/// Directory of this job on the second node: different from that of the first node, in case they share a disk.
+/// This job's directory on the second node; different from the first node's, because they might share a disk.
 fn place(job: u64) -> (String, String) {
     let uid = rustix::process::geteuid().as_raw();
     (format!("{BASE}{uid}"), format!("{}-server", folder(uid, job)))
 }
 
-/// Copies this program there; returns its path.
+/// Copies this program to the second node and returns its path.
 pub fn bring(program: &Path, job: u64) -> io::Result<PathBuf> {
     let (base, folder) = place(job);
     let lines = format!(
@@ -91,13 +91,13 @@ pub fn bring(program: &Path, job: u64) -> io::Result<PathBuf> {
     Ok(Path::new(&folder).join("iotrail"))
 }
 
-/// Removes it again.
+/// Removes the copy.
 pub fn take_away(job: u64) {
-    // On a lost node it remains.
+    // On a lost node, the copy remains.
     done(&removed(&folder(rustix::process::geteuid().as_raw(), job)));
 }
 
-/// Shell lines that remove it there; `folder`: the job's directory on the first node.
+/// Shell lines that remove the copy; `folder`: the job's directory on the first node.
 pub fn removed(folder: &str) -> String {
     let place = quoted(&format!("{folder}-server"));
     format!("rm -rf {place}; rmdir \"$(dirname {place})\" 2>/dev/null; exit 0")

@@ -1,8 +1,8 @@
-//! sbatch options that decide queue, account and duration of a job: a later fetch needs them too.
+//! sbatch options that determine a job's queue, account and time limit, which a later fetch needs too.
 
 use super::command::ask;
 
-/// An option's name, its letter, and how many characters of the name are enough for sbatch.
+/// An option's name, its letter, and the shortest prefix of the name that sbatch accepts.
 const OPTIONS: [(&str, Option<char>, usize); 5] = [
     ("partition", Some('p'), 4),
     ("account", Some('A'), 4),
@@ -13,7 +13,7 @@ const OPTIONS: [(&str, Option<char>, usize); 5] = [
 
 const TIME: &str = "time";
 
-/// As srun takes them, from the environment and from options for sbatch, which win.
+/// In srun's format, from the environment and from sbatch options; the latter take precedence.
 pub fn options(more: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     let given = |(name, ..): &(&str, _, _)| {
         let named =
@@ -31,18 +31,18 @@ pub fn options(more: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Ve
     found
 }
 
-/// The options that decide the queue.
+/// The options that determine the queue.
 pub fn places(options: &[String]) -> impl Iterator<Item = &String> {
     options.iter().filter(|option| !option.starts_with("--time="))
 }
 
-/// Maximum time of a fetch.
+/// Maximum duration of a fetch, in minutes.
 const MINUTES: u32 = 10;
 
-/// The limit of a fetching job: at most that of the partition, and that of the job itself.
+/// Time limit of a fetching job, which is at most that of the partition and that of the job itself.
 pub fn minutes(options: &[String]) -> u32 {
     let partition = options.iter().rev().find(|option| option.starts_with("--partition="));
-    // One that is named may be hidden, too; sinfo takes one of the two.
+    // A specified partition may be hidden, too; sinfo accepts only one of the two options.
     let of = partition.map_or("--all", String::as_str);
     let granted =
         ask("sinfo", ["--noheader", "--format=%P|%l", of]).ok().and_then(|text| granted(&text, partition.is_none()));
@@ -54,7 +54,8 @@ fn least(options: &[String], granted: Option<u32>) -> u32 {
     [granted, own].into_iter().flatten().fold(MINUTES, u32::min).max(1)
 }
 
-/// The shortest limit of these partitions, `all*|infinite`; `usual`: of the default one. `None`: none has a limit.
+/// The shortest time limit of these partitions (`all*|infinite`); `usual`: of the default partition. `None` if they
+/// have no limit.
 fn granted(text: &str, usual: bool) -> Option<u32> {
     let limit = |line: &str| {
         let (name, limit) = line.trim().split_once('|')?;
@@ -63,7 +64,8 @@ fn granted(text: &str, usual: bool) -> Option<u32> {
     text.lines().filter_map(limit).min()
 }
 
-/// Whole minutes of an sbatch time: `90`, `90:00`, `1:30:00`, `1-0`, `1-0:00`, `1-0:00:00`; `None`: invalid, or unlimited.
+/// An sbatch time in full minutes: `90`, `90:00`, `1:30:00`, `1-0`, `1-0:00`, `1-0:00:00`; `None` if invalid or
+/// unlimited.
 fn minutes_of(text: &str) -> Option<u32> {
     let (days, rest) = text.split_once('-').map_or((None, text), |(days, rest)| (Some(days), rest));
     let fields: Vec<u32> = rest.split(':').map(|field| field.trim().parse().ok()).collect::<Option<_>>()?;
@@ -77,7 +79,7 @@ fn minutes_of(text: &str) -> Option<u32> {
     hours.checked_add(more)?.checked_mul(60)?.checked_add(minutes)
 }
 
-/// Why a job that fetches from this node has not begun, in Slurm's word.
+/// Slurm's reason why a job that fetches from this node has not started.
 pub fn why_not(name: &str, node: &str) -> Option<String> {
     let user = format!("--user={}", rustix::process::geteuid().as_raw());
     let text =
@@ -87,12 +89,12 @@ pub fn why_not(name: &str, node: &str) -> Option<String> {
     found.map(|(_, reason)| reason.to_owned())
 }
 
-/// Those that still hold when a reservation has ended.
+/// The options that remain valid after a reservation has ended.
 pub fn without_reservation(options: &[String]) -> Vec<String> {
     options.iter().filter(|option| !option.starts_with("--reservation=")).cloned().collect()
 }
 
-/// The option that a word is; `None` as its value: that is the next word.
+/// The option in a word. If its value is `None`, the next word is the value.
 fn option(word: &str) -> Option<(&'static str, Option<&str>)> {
     if let Some(long) = word.strip_prefix("--") {
         let (begins, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));

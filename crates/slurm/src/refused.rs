@@ -1,9 +1,9 @@
-//! sbatch options that conflict with iotrail's own: the node of a job, its single task, and sbatch's output.
+//! sbatch options that conflict with iotrail's own: a job's node, its single task, and sbatch's output.
 
-/// The effect of a refused option, and the alternative.
+/// Why an option is rejected, and the alternative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// Its full name, with the dashes; a description if it is not an option.
+    /// Its full name with dashes; a description if it is not an option.
     pub option: &'static str,
     pub why: &'static str,
     pub instead: &'static str,
@@ -40,7 +40,7 @@ const REFUSED: [Row; 18] = [
     ("--version", Some('V'), 5, PRINTS, LEAVE_OUT),
 ];
 
-/// Flags: options without a value, or with one only after `=`.
+/// Flags: options without a value, or with a value only after `=`.
 const FLAGS: [&str; 24] = [
     "contiguous",
     "exclusive",
@@ -68,10 +68,10 @@ const FLAGS: [&str; 24] = [
     "wait",
 ];
 
-/// Letters of those.
+/// Letters of these flags.
 const LETTERS: &str = "hHkOQsuvVW";
 
-/// The first word of these that is refused.
+/// The first rejected word.
 pub fn first(words: &[String]) -> Option<Refused> {
     let of = |row: &Row| Refused { option: row.0, why: row.3, instead: row.4 };
     let mut words = words.iter();
@@ -108,7 +108,7 @@ const WORD: Refused = Refused {
     instead: "write options as --name=value",
 };
 
-/// Letters behind one dash. True: the next word is the last one's value.
+/// Parses letters after a single dash. Returns true if the next word is the last option's value.
 fn short(letters: &str) -> Result<bool, &'static Row> {
     for (at, letter) in letters.char_indices() {
         if let Some(row) = REFUSED.iter().find(|row| row.1 == Some(letter)) {

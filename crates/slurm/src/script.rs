@@ -1,4 +1,4 @@
-//! The batch script: lays out the plan on the node and starts this program there.
+//! The batch script: writes the plan to the node and starts this program there.
 
 use std::path::{Path, PathBuf};
 
@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::words::quoted;
 
-/// A node keeps the files of a task below it until they are collected: `/var/tmp` outlives the job and is on a disk.
+/// Prefix of a task's directory on its node, which keeps the files until they are collected: `/var/tmp` outlives the
+/// job and is on a disk.
 pub(super) const BASE: &str = "/var/tmp/iotrail-slurm-";
 
-/// On a node there has to be the same.
+/// The version that the node's program must have.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Where that is, of a job of this user's.
+/// The directory of this user's job.
 pub fn folder(uid: u32, job: u64) -> String {
     format!("{BASE}{uid}/{job}")
 }
@@ -28,27 +29,27 @@ pub enum Program {
     Comes,
 }
 
-/// A command of iotrail that stores a run.
+/// An iotrail command that stores a run.
 #[derive(Debug, Clone, Copy)]
 pub enum Work<'a> {
-    /// `iotrail run` of this text, with these options, but for the store.
+    /// `iotrail run` with this experiment and these options, without the store.
     Experiment { text: &'a str, options: &'a [String] },
-    /// These words, but for the store.
+    /// These words, without the store.
     Command(&'a [String]),
 }
 
-/// The script of a node.
+/// A node's script.
 #[derive(Debug, Clone, Copy)]
 pub struct Script<'a> {
     pub program: &'a Program,
-    /// Its number in the fleet.
+    /// Index of the task in the fleet.
     pub task: u32,
     pub work: Work<'a>,
-    /// Its working directory, as on this machine; `None`: the task's own.
+    /// Its working directory, the same as on this machine; `None` for the task's own directory.
     pub within: Option<&'a Path>,
-    /// Where the second node of two can be reached.
+    /// The address of the second node in a pair.
     pub server: Option<&'a str>,
-    /// Directory of the results, if every node shares it.
+    /// Directory for the results, if all nodes share it.
     pub shared: Option<&'a Path>,
 }
 
@@ -65,7 +66,7 @@ impl Script<'_> {
             value.map_or_else(String::new, |value| format!(" --{name} {}", quoted(value)))
         };
         let path = |name: &str, path: Option<&Path>| option(name, path.map(Path::to_string_lossy).as_deref());
-        // A program of the user's has the environment that it would have here.
+        // A user's program gets the environment that it would have on this machine.
         let cache = match self.within {
             None => {
                 "# A home may be shared: what is measured lies on the node itself.\nexport XDG_CACHE_HOME=\"$base/cache\"\n"
@@ -108,7 +109,7 @@ impl Script<'_> {
                 format!("program={}\n[ -x \"$program\" ] || program=$(command -v iotrail) || fail 127\n", path(at))
             }
             Program::At(at) => format!("program={}\n[ -x \"$program\" ] || fail 127\n", path(at)),
-            // The submitter may no longer exist.
+            // The submitting process may no longer exist.
             Program::Comes => "program=$dir/iotrail\ni=0\nwhile [ ! -x \"$program\" ]; do\n\
                                \x20   i=$((i + 1)); [ $i -le 600 ] || fail 127\n    sleep 1\ndone\n"
                 .to_owned(),
@@ -116,7 +117,7 @@ impl Script<'_> {
     }
 }
 
-/// The lines that write an experiment down, whatever is in it. sbatch takes no script with line ends of DOS.
+/// Shell lines that write an experiment to a file, whatever it contains. sbatch rejects scripts with DOS line ends.
 fn written(text: &str) -> String {
     let text = text.replace("\r\n", "\n");
     let mut end = "END_OF_EXPERIMENT".to_owned();
@@ -126,7 +127,7 @@ fn written(text: &str) -> String {
     format!("cat >experiment.toml <<'{end}' || fail 73\n{}\n{end}\n", text.trim_end_matches('\n'))
 }
 
-/// For a shell in a step: reads the program from standard input, once the waiting task has created its directory.
+/// Shell lines for a step: reads the program from standard input, once the waiting task has created its directory.
 pub fn receive(folder: &str) -> String {
     let to = quoted(folder);
     format!(
@@ -135,7 +136,8 @@ pub fn receive(folder: &str) -> String {
     )
 }
 
-/// For a shell in a step: sends the files of the task's directory. `once`: only the present ones, for a task that has ended.
+/// Shell lines for a step: sends the files in the task's directory. `once`: only existing files, for a task that has
+/// ended.
 pub fn send(program: &Program, folder: &str, task: u32, once: bool) -> String {
     let program = match program {
         Program::Installed(path) | Program::At(path) => quoted(&path.to_string_lossy()),
@@ -190,12 +192,12 @@ mod tests {
         );
     }
 
-    /// Runs it with its own base directory; returns its status and the number of files that it leaves.
+    /// Runs the script with a base directory of its own; returns its exit status and the number of files left behind.
     fn run(program: &Program) -> (Option<i32>, usize) {
         let text = script(program, &[], "").text();
         let folder = tempfile::tempdir().unwrap();
         let text = text.replace(BASE, &format!("{}/b-", folder.path().display()));
-        // Neither there nor in PATH; the shell's own programs are.
+        // The program is neither there nor in PATH, but the shell's own programs are.
         let mut shell = Command::new("sh");
         shell.args(["-c", &text]).env("PATH", "/usr/bin:/bin").env("SLURM_JOB_ID", "4");
         let status = shell.stderr(std::process::Stdio::null()).status().unwrap();

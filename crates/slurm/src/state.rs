@@ -1,16 +1,16 @@
-//! How jobs are: from squeue while the controller knows them, then from sacct, where accounting runs.
+//! Job states: from squeue while the controller knows the jobs, afterwards from sacct, if accounting is configured.
 
 use std::collections::BTreeMap;
 
 use super::command::{Failure, ask};
 
-/// A job of one node.
+/// A single-node job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     pub state: State,
-    /// The node on which it runs or ran.
+    /// The node on which the job runs or ran.
     pub node: Option<String>,
-    /// Why it waits, or how it ended, in Slurm's word: `Resources`, `NonZeroExitCode`.
+    /// Why it waits or how it ended, as reported by Slurm: `Resources`, `NonZeroExitCode`.
     pub reason: Option<String>,
 }
 
@@ -19,7 +19,7 @@ pub enum State {
     /// In the queue.
     Waiting,
     Running,
-    /// Ended, and its remaining processes are being killed: no step can start.
+    /// Ended, with remaining processes being killed; no step can start.
     Completing,
     Ended(Ending),
 }
@@ -28,21 +28,21 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     Completed,
-    /// Its script exited with a status other than 0.
+    /// The script exited with a non-zero status.
     Failed,
     Cancelled,
-    /// Slurm's limit of its time.
+    /// Slurm's time limit was reached.
     TimedOut,
     OutOfMemory,
     Preempted,
-    /// Its node was lost.
+    /// The node was lost.
     NodeFailed,
-    /// A state that Slurm may have.
+    /// Any other Slurm state.
     Other,
 }
 
 impl Ending {
-    /// As the user reads it.
+    /// As text for the user.
     pub fn words(self) -> &'static str {
         match self {
             Self::Completed => "it ended",
@@ -57,7 +57,7 @@ impl Ending {
     }
 }
 
-/// As squeue and sacct name it (`JOB STATE CODES` of their manual pages).
+/// Parses a state of squeue or sacct (`JOB STATE CODES` in their manual pages).
 fn state(name: &str) -> State {
     // `CANCELLED by 1000`, `CANCELLED+`.
     let word = name.split([' ', '+']).next().unwrap_or_default();
@@ -80,13 +80,13 @@ fn state(name: &str) -> State {
     })
 }
 
-/// Those of these jobs that the controller still knows, by number; `user`: the owner of all of them. It forgets a job some minutes
-/// after its end (MinJobAge).
+/// The jobs among these that the controller still knows, by number; `user`: the owner of all of them. The controller
+/// forgets a job a few minutes after its end (MinJobAge).
 pub fn jobs(numbers: &[u64], user: Option<u32>) -> Result<BTreeMap<u64, Job>, Failure> {
-    // Also in partitions that are hidden.
+    // Includes hidden partitions.
     let mut args = ["--noheader", "--all", "--states=all", "--format=%A|%T|%N|%r"].map(str::to_owned).to_vec();
     args.push(format!("--jobs={}", list(numbers)));
-    // Otherwise the controller reports the jobs of all users, and squeue filters them.
+    // Otherwise, the controller reports all users' jobs, which squeue then filters.
     args.extend(user.map(|user| format!("--users={user}")));
     match ask("squeue", args) {
         Ok(text) => Ok(queued(&text)),
@@ -95,7 +95,7 @@ pub fn jobs(numbers: &[u64], user: Option<u32>) -> Result<BTreeMap<u64, Job>, Fa
     }
 }
 
-/// Accounting data of jobs that the controller has forgotten; empty without accounting, for which sacct fails.
+/// Accounting data of jobs that the controller has forgotten; empty without accounting, because sacct then fails.
 pub fn forgotten(numbers: &[u64]) -> BTreeMap<u64, Job> {
     let args = ["--noheader", "--parsable2", "--allocations", "--format=JobIDRaw,State,NodeList", "--jobs"];
     accounted(&ask("sacct", args.map(str::to_owned).into_iter().chain([list(numbers)])).unwrap_or_default())
@@ -114,7 +114,8 @@ fn queued(text: &str) -> BTreeMap<u64, Job> {
     text.lines().filter_map(job).collect()
 }
 
-/// `6|COMPLETED|n3`. A job that accounting lists as running did not report its end: the controller does not know it.
+/// `6|COMPLETED|n3`. A job that accounting lists as running never reported its end, because the controller does not
+/// know it.
 fn accounted(text: &str) -> BTreeMap<u64, Job> {
     let job = |line: &str| {
         let [number, word, node] = fields(line)?;
@@ -136,12 +137,12 @@ fn known(field: &str) -> Option<String> {
     (!field.is_empty() && field != "(null)").then(|| field.to_owned())
 }
 
-/// Data of a job that only the controller has.
+/// Data about a job that only the controller has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Detail {
     /// Number of restarts.
     pub restarts: u32,
-    /// The status of its script.
+    /// Exit status of its script.
     pub exit: u32,
 }
 
@@ -149,7 +150,7 @@ pub fn detail(job: u64) -> Result<Detail, Failure> {
     ask("scontrol", ["--oneliner", "show", "job", &job.to_string()]).map(|text| shown(&text))
 }
 
-/// A value of `scontrol -o show`.
+/// A value in the output of `scontrol -o show`.
 pub(super) fn value<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     text.split_whitespace().find_map(|pair| pair.split_once('=').filter(|(k, _)| *k == key).map(|(_, value)| value))
 }

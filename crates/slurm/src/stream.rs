@@ -1,6 +1,6 @@
-//! An outbox over srun's streams, if no directory is shared: a step next to the running task sends changes, and
-//! receives an answer when the last one has arrived. A frame is a line with its name, length and checksum, its bytes, and a line
-//! end.
+//! Transfers an outbox over srun's streams if no directory is shared: a step next to the running task sends changes,
+//! and receives an answer once the last one has arrived. A frame is a line with name, length and checksum, followed by
+//! its bytes and a line end.
 
 use std::fs;
 use std::io::{self, BufRead, Read, Write};
@@ -15,24 +15,24 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use super::outbox::{Item, Outbox};
 use super::queue;
 
-/// Start of a frame's line, which distinguishes it from a greeting of the node.
+/// Start of a frame's line, which distinguishes it from a login banner.
 const MARK: &str = "iotrail-frame";
 
-/// Longer than any store of a run.
+/// Larger than any run's store.
 const LONGEST: u64 = 4 << 30;
 
-/// The collector's answer to the end.
+/// The collector's answer to the final frame.
 pub const TAKEN: &str = "taken";
 
 pub fn write(out: &mut impl Write, item: Item, bytes: &[u8]) -> io::Result<()> {
     writeln!(out, "{MARK} {} {} {}", item.name(), bytes.len(), crc32fast::hash(bytes))?;
     out.write_all(bytes)?;
-    // Slurm forwards only complete lines: a line without its end waits for the next one.
+    // Slurm forwards only complete lines; an incomplete line would wait for the next one.
     out.write_all(b"\n")?;
     out.flush()
 }
 
-/// The next frame; `None`: the stream ended, even within a frame. Error: the data differs from the data sent.
+/// The next frame; `None` if the stream ended, even within a frame. Fails if the data does not match its checksum.
 pub fn read(from: &mut impl BufRead) -> io::Result<Option<(Item, Vec<u8>)>> {
     loop {
         let mut line = Vec::new();
@@ -65,15 +65,15 @@ fn head(line: &str) -> Option<(Item, u64, u32)> {
     Some((item, length, words.next()?.parse().ok()?))
 }
 
-/// Interval at which a node checks for something new to send.
+/// Interval at which a node checks for changes to send.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// On the node: sends the outbox and its changes until the end has been sent; false: it was not. `is_alive`: the task has not
-/// ended yet.
+/// On the node: sends the outbox and its changes until the final state has been sent; returns false if it was not.
+/// `is_alive`: whether the task is still running.
 pub fn send(outbox: &Outbox, out: &mut impl Write, is_alive: &mut dyn FnMut() -> bool) -> io::Result<bool> {
     let mut sent: [Option<SystemTime>; Item::ALL.len()] = Default::default();
     loop {
-        // Checked first: the task's last file exists by then.
+        // Checked first, so that the task's last file exists if the task has ended.
         let alive = is_alive();
         let has_ended = outbox.path(Item::Ended).exists();
         for (item, sent) in Item::ALL.into_iter().zip(&mut sent) {
@@ -97,20 +97,19 @@ pub fn send(outbox: &Outbox, out: &mut impl Write, is_alive: &mut dyn FnMut() ->
     }
 }
 
-/// The name of a job that fetches.
+/// Name of a fetching job.
 pub const FETCH: &str = "iotrail-fetch";
 
 /// Where srun runs a step.
 #[derive(Debug, Clone, Copy)]
 pub enum Place<'a> {
-    /// Next to a running task; for a job of two nodes, on the first.
+    /// Next to a running task; for a pair, on the first node.
     Beside { job: u64, paired: bool },
-    /// In a separate small job on this node, with options that decide its queue.
-    /// `minutes`: its limit.
+    /// In a separate small job on this node, with options that determine its queue. `minutes`: its time limit.
     On { node: &'a str, queue: &'a [String], minutes: u32 },
 }
 
-/// Starts a step with its streams connected to this process; it ends with this process.
+/// Starts a step whose streams are connected to this process, and which ends with this process.
 pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child> {
     let mut command = Command::new("srun");
     command.args(["--quiet", "--nodes=1", "--ntasks=1", "--input=0", "--chdir=/"]);
@@ -119,7 +118,7 @@ pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child
             command.args([&format!("--jobid={job}"), "--overlap", "--mem=0"]).args(paired.then_some("--het-group=0"))
         }
         Place::On { node, queue, minutes } => {
-            // A node that is busy for longer than a minute is retried later.
+            // A node that is busy for more than a minute is retried later.
             command.args([&format!("--nodelist={node}"), &format!("--job-name={FETCH}"), "--immediate=60"]);
             command.args(queue::places(queue)).arg(format!("--time={minutes}"))
         }
@@ -133,13 +132,13 @@ pub fn step(place: Place<'_>, program: &Path, args: &[&str]) -> io::Result<Child
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    // SAFETY: one system call that takes no lock and allocates nothing.
+    // SAFETY: a single system call, without locks or allocation.
     unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
     command.spawn()
 }
 
-/// Whether this variable sets options of srun, or options of the job in which this process runs, whose nodes it would use.
-/// Variables that locate the cluster stay.
+/// Whether this variable sets options of srun, or describes the job in which this process runs, whose nodes srun would
+/// use. Variables that locate the cluster are kept.
 fn is_options(variable: &str) -> bool {
     let finds = ["SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_DEBUG"];
     (variable.starts_with("SLURM_") || variable.starts_with("SRUN_")) && !finds.contains(&variable)

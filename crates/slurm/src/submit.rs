@@ -1,17 +1,17 @@
-//! Submission: an exclusive job per node, or one for two nodes.
+//! Submission: one exclusive job per node, or per pair of nodes.
 //!
-//! The jobs of many nodes are not an array: once one task cannot start, Slurm's schedulers skip the others of that array, and every
-//! node would wait for the busiest.
+//! Many nodes do not use an array job: once one of an array's tasks cannot start, Slurm's schedulers skip the others,
+//! so every node would wait for the busiest.
 
 use super::command::{Failure, ask, ask_with};
 use iotrail_base::error::{Error, Result};
 
-/// Submits a job of one node; its number. `more` are options for sbatch.
+/// Submits a single-node job and returns its number. `more`: sbatch options.
 pub fn alone(node: &str, script: &str, more: &[String]) -> Result<u64> {
     hand_in([of_all(), on(node, more)].concat(), script)
 }
 
-/// Submits one job of two nodes; the first runs the script.
+/// Submits a job with two nodes, of which the first runs the script.
 pub fn pair(first: &str, second: &str, script: &str, more: &[String]) -> Result<u64> {
     hand_in([of_all(), on(first, more), vec![":".into()], on(second, more)].concat(), script)
 }
@@ -20,7 +20,7 @@ fn of_all() -> Vec<String> {
     ["--parsable", "--open-mode=append", "--job-name=iotrail", "--output=/dev/null"].map(str::to_owned).to_vec()
 }
 
-/// Options for the part on this node.
+/// Options for the component on this node.
 fn on(node: &str, more: &[String]) -> Vec<String> {
     let ours = ["--exclusive", "--mem=0", "--nodes=1-1", "--ntasks=1", "--requeue"].map(str::to_owned);
     ours.into_iter().chain([format!("--nodelist={node}")]).chain(more.iter().cloned()).collect()
@@ -29,7 +29,7 @@ fn on(node: &str, more: &[String]) -> Vec<String> {
 fn hand_in(args: Vec<String>, script: &str) -> Result<u64> {
     let (told, _) = ask_with("sbatch", args, script).map_err(|f: Failure| f.error("cannot submit to Slurm"))?;
     if let Some((job, cluster)) = elsewhere(&told, std::env::var("SLURM_CLUSTERS").ok().as_deref()) {
-        // No later query would find it.
+        // Later queries would not find this job.
         let cancelled = ask("scancel", ["--quiet", &format!("--clusters={cluster}"), job]).is_ok();
         let what = match cancelled {
             true => {
@@ -46,7 +46,7 @@ fn hand_in(args: Vec<String>, script: &str) -> Result<u64> {
     })
 }
 
-/// The job and its cluster, if that is another than all of Slurm's commands ask.
+/// The job and its cluster, if it is not the cluster that the Slurm commands query.
 fn elsewhere<'t>(told: &'t str, asked: Option<&str>) -> Option<(&'t str, &'t str)> {
     told.trim().split_once(';').filter(|(_, cluster)| asked.map(str::trim) != Some(*cluster))
 }

@@ -1,6 +1,6 @@
-//! Options that are written in one text, split as a shell splits them: quotes and backslashes, nothing else.
+//! Splits options in a single string like a shell: quotes and backslashes, but nothing else.
 
-/// The words. Error: a quote that nothing closes.
+/// The words. Fails on an unterminated quote.
 pub fn split(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -28,7 +28,7 @@ pub fn split(text: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Output of Slurm 22.05.8 of Debian 12: four nodes, one of which was killed, and a script that was asked to stop.
+//! Output of Slurm 22.05.8 in Debian 12: four nodes, one of which was killed, and a script that was asked to stop.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn sacct_is_read() {
     assert_eq!(of(2), (State::Ended(Ending::Completed), Some("n1")));
     assert_eq!(of(3), (State::Ended(Ending::Failed), Some("n2")));
     assert_eq!(of(4), (State::Ended(Ending::Cancelled), None));
-    // The controller has forgotten them: they run no more.
+    // The controller has forgotten the jobs, so they are no longer running.
     let ended = State::Ended(Ending::Other);
     assert_eq!((of(5), of(1)), ((ended, Some("n4")), (ended, None)));
 }
