@@ -1,4 +1,5 @@
-//! Results over srun's streams: a thread per node, with a step next to the task, or in a small job after the task's end.
+//! Transfers results over srun's streams: one thread per node, with a step next to the task, or in a small job after
+//! the task has ended.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Write as _};
@@ -17,33 +18,34 @@ use iotrail_slurm::queue;
 use iotrail_slurm::script::{self, Program};
 use iotrail_slurm::stream::{self, Place, TAKEN};
 
-/// One node's results on their way.
+/// A running transfer of one node's results.
 pub struct ResultTransfer {
     thread: Option<JoinHandle<io::Result<()>>>,
     began: Instant,
 }
 
-/// The data to transfer.
+/// What to transfer.
 pub struct Transfer {
     pub program: Program,
-    /// On the node.
+    /// The directory on the node.
     pub folder: String,
     pub task: u32,
     pub inbox: Outbox,
-    /// The job has this second node.
+    /// The job's second node, if any.
     pub second: Option<String>,
-    /// Options for the queue of a job that fetches it.
+    /// Queue options for a job that fetches the results.
     pub queue: Vec<String>,
 }
 
-/// A step that failed is not started again before this time; one that failed `OFTEN` times in a row, before `LATER`: a job that has
+/// After a failure, a step is not started again before `AGAIN`; after `OFTEN` consecutive failures, not before `LATER`:
+/// a job that has ended waits for a collector, and must not occupy its node for one that cannot receive anything.
 /// ended waits for a collector, and does not hold its node for one that cannot take anything.
 const AGAIN: Duration = Duration::from_secs(3);
 const LATER: Duration = Duration::from_secs(60);
 pub const OFTEN: u32 = 5;
 
 impl ResultTransfer {
-    /// Next to the task with this Slurm job number; a program to be shipped is transferred first.
+    /// Transfers next to the task with this Slurm job number; first transfers the program, if it has to be shipped.
     pub fn beside(job: u64, freight: Transfer) -> Self {
         let place = Place::Beside { job, paired: freight.second.is_some() };
         Self::start(move || {
@@ -54,24 +56,24 @@ impl ResultTransfer {
         })
     }
 
-    /// For a task that has ended.
+    /// Transfers from a task that has ended.
     pub fn after(node: String, freight: Transfer) -> Self {
         Self::start(move || {
             let minutes = queue::minutes(&freight.queue);
             let from = |queue: &[String], minutes| receive(Place::On { node: &node, queue, minutes }, &freight, true);
             let later = queue::without_reservation(&freight.queue);
             let mut fetched = from(&freight.queue, minutes);
-            // A reservation may have ended since.
+            // The reservation may have ended meanwhile.
             if fetched.is_err() && later.len() < freight.queue.len() {
                 fetched = from(&later, minutes);
             }
-            // So may an account's limits be shorter.
+            // The account's limits may also be lower.
             let fetched = match fetched {
                 Err(e) if minutes > 1 && is_of_time(&e) => from(&later, 1),
                 fetched => fetched,
             };
             if let (Ok(()), Program::Comes, Some(second)) = (&fetched, &freight.program, &freight.second) {
-                // Where that node is lost too, it stays there.
+                // If that node is lost too, the copy stays there.
                 let place = Place::On { node: second, queue: &later, minutes: 1 };
                 _ = stream::step(place, Path::new("/bin/sh"), &["-c", &pair::removed(&freight.folder)]).and_then(ended);
             }
@@ -87,13 +89,13 @@ impl ResultTransfer {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// `failures`: how often it has failed in a row.
+    /// `failures`: number of consecutive failures.
     pub fn may_start_again(&self, failures: u32) -> bool {
         let after = if failures < OFTEN { AGAIN } else { LATER };
         !self.is_under_way() && self.began.elapsed() > after
     }
 
-    /// For a transfer that has ended: why it failed.
+    /// Why a transfer that has ended failed, if it did.
     pub fn failed(&mut self) -> Option<String> {
         self.thread.take()?.join().ok()?.err().map(|e| e.to_string())
     }
@@ -103,13 +105,14 @@ fn deliver(place: Place<'_>, folder: &str) -> io::Result<()> {
     let program = File::open(std::env::current_exe()?)?;
     let mut step = stream::step(place, Path::new("/bin/sh"), &["-c", &script::receive(folder)])?;
     if let Some(mut stdin) = step.stdin.take() {
-        // A node that has it already does not read it.
+        // A node that already has the program does not read it.
         _ = io::copy(&mut &program, &mut stdin);
     }
     ended(step)
 }
 
-/// Whether Slurm's reason is a limit of time: `PartitionTimeLimit`, `QOSMaxWallDurationPerJobLimit`, `Requested time limit is invalid`.
+/// Whether Slurm's reason is a time limit: `PartitionTimeLimit`, `QOSMaxWallDurationPerJobLimit`, `Requested time limit
+/// is invalid`.
 fn is_of_time(e: &io::Error) -> bool {
     let said = e.to_string();
     ["TimeLimit", "MaxWall", "time limit"].iter().any(|words| said.contains(words))
@@ -133,18 +136,18 @@ fn receive(place: Place<'_>, freight: &Transfer, once: bool) -> io::Result<()> {
             if [Item::Ended, Item::Whole].contains(&item)
                 && let Some(mut stdin) = stdin.take()
             {
-                // A step that does not read it leaves the data on the node, which is harmless.
+                // A step that does not read this leaves the data on the node, which is harmless.
                 _ = writeln!(stdin, "{TAKEN}");
             }
         }
         Ok(())
     };
     let taken = take();
-    // The step's number is its own until it has been waited for.
+    // The step's PID cannot be reused until the step has been reaped.
     let why_not = watch.and_then(Watch::end);
     drop((stdin, from));
     if taken.is_err() {
-        // Its data would have no receiver.
+        // The step's data would have no receiver.
         _ = kill_process(Pid::from_child(&step), Signal::TERM);
     }
     let ended = ended(step);
@@ -152,7 +155,7 @@ fn receive(place: Place<'_>, freight: &Transfer, once: bool) -> io::Result<()> {
     why_not.map_or(ended, |why| Err(io::Error::other(format!("Slurm does not start the fetching job: {why}"))))
 }
 
-/// Over a job that fetches: where Slurm leaves it in the queue it would wait for ever.
+/// Watches a fetching job, which would otherwise wait forever if Slurm leaves it in the queue.
 struct Watch {
     state: Arc<(Mutex<Watched>, Condvar)>,
     thread: JoinHandle<()>,
@@ -164,7 +167,7 @@ struct Watched {
     why_not: Option<String>,
 }
 
-/// srun itself gives up after a minute if the node is busy, without a reason.
+/// If the node is busy, srun gives up after a minute without a reason, so this is shorter.
 const PATIENCE: Duration = Duration::from_secs(55);
 
 impl Watch {
@@ -183,7 +186,7 @@ impl Watch {
                 }
             }
             if watched.why_not.is_some() {
-                // Its job ends with it.
+                // The step's job ends with it.
                 _ = kill_process(id, Signal::TERM);
             }
         });
@@ -195,7 +198,7 @@ impl Watch {
         self.state.1.notify_all();
     }
 
-    /// Why it was ended before it began.
+    /// Why the job was cancelled before it started.
     fn end(self) -> Option<String> {
         self.has_begun();
         _ = self.thread.join();
@@ -207,7 +210,7 @@ fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
     watched.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a step; an error has the reason of a failure.
+/// Waits for a step to end. On failure, the error contains the reason.
 fn ended(mut step: Child) -> io::Result<()> {
     let mut said = String::new();
     if let Some(stderr) = &mut step.stderr {

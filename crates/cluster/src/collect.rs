@@ -1,4 +1,4 @@
-//! Stores the results: a run per node with measurements, and the state of the other nodes.
+//! Stores the results: a run for each node with measurements, and the state of all other nodes.
 
 use std::path::Path;
 
@@ -16,16 +16,16 @@ use iotrail_slurm::control;
 use iotrail_slurm::state::Ending;
 use iotrail_store::Store;
 
-/// The nodes' results, as stored.
+/// The stored results of the nodes.
 pub struct Collected {
     pub record: FleetRecord,
-    /// How many nodes the jobs had, with those of servers.
+    /// Number of nodes in the jobs, including server nodes.
     pub nodes: usize,
-    /// The command line that collects the rest.
+    /// The command that collects the remaining results.
     pub attach: String,
 }
 
-/// Stores it.
+/// Stores the results.
 pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, attach: String) -> Result<Collected> {
     let path = store.path().to_owned();
     let gone = || {
@@ -40,7 +40,7 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, attach:
     let is_waiting = take_in(submitted, nodes.iter().filter(is_open), store)?;
     if !is_waiting {
         store.finish_fleet(submitted.fleet, clock::unix_s())?;
-        // None is left, unless Slurm has reported them wrongly: they would be orphaned.
+        // No job should be left; if Slurm's reports were wrong, a remaining job would be orphaned.
         _ = control::cancel(&submitted.jobs);
         submitted.forget(&path);
     }
@@ -59,7 +59,7 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, attach:
     Ok(Collected { record, nodes, attach })
 }
 
-/// Messages of nodes: each reason once, with its nodes.
+/// Groups messages of nodes: each reason once, with its nodes.
 fn together(all: Vec<(&str, &str)>) -> String {
     let mut reasons: Vec<(Vec<String>, &str)> = Vec::new();
     for (node, why) in all {
@@ -72,11 +72,11 @@ fn together(all: Vec<(&str, &str)>) -> String {
     reasons.join(". ")
 }
 
-/// Stores the results of these nodes. True: one of them has more to come.
+/// Stores the results of these nodes. Returns true if a node has more results pending.
 fn take_in<'n>(submitted: &Submitted, nodes: impl Iterator<Item = &'n Node>, store: &mut Store) -> Result<bool> {
     let mut is_waiting = false;
     for node in nodes {
-        // An unreadable result of one node does not affect the others.
+        // A node's unreadable result does not affect other nodes.
         let brought = brought(node, submitted, store).unwrap_or_else(|e| unread(node, &e));
         is_waiting |= !brought.state.has_ended();
         store.set_node(submitted.fleet, &brought)?;
@@ -84,7 +84,7 @@ fn take_in<'n>(submitted: &Submitted, nodes: impl Iterator<Item = &'n Node>, sto
     Ok(is_waiting)
 }
 
-/// Nodes that have no job.
+/// Nodes without a job.
 fn unsubmitted(submitted: &Submitted) -> impl Iterator<Item = FleetNode> {
     let said = Some("iotrail was killed before it submitted its job".to_owned());
     let node = move |name: &String| FleetNode {
@@ -96,22 +96,23 @@ fn unsubmitted(submitted: &Submitted) -> impl Iterator<Item = FleetNode> {
     submitted.nodes.iter().skip(submitted.jobs.len()).map(node)
 }
 
-/// Its data is left in place.
+/// Leaves the data in place.
 fn unread(node: &Node, e: &Error) -> FleetNode {
     let said = Some(format!("what it brought cannot be stored: {}", without_advice(e)));
     FleetNode { node: node.called.clone(), state: NodeState::Waiting, run: None, said }
 }
 
-/// Stores the results of a node; nothing while more is pending, since a node that has ended is not queried again.
+/// Stores a node's results; does nothing while results are pending, because a node recorded as ended is not queried
+/// again.
 fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<FleetNode> {
     if let Some(other) = node.ran_elsewhere() {
-        // Measurements of one machine do not belong to another.
+        // Measurements must not be attributed to a different machine.
         let said = Some(format!("Slurm ran it on {other}; what that node measured is not kept"));
         return Ok(FleetNode { node: node.called.clone(), state: NodeState::Failed, run: None, said });
     }
     let is_whole = node.has_store() && !node.left_behind;
     let file = is_whole.then(|| submitted.at_hand(store.path(), &node.inbox, node.task)).transpose()?;
-    // A failure occurs before any of its data is here: it is collected again.
+    // On failure, none of the data has been stored, so it will be collected again.
     let outline = file.as_deref().map(last_run).transpose()?.flatten();
     let run = match file.filter(|_| outline.is_some()) {
         Some(file) => store.take_in(&file)?.into_iter().next_back(),
@@ -129,7 +130,7 @@ fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<Flee
         _ if node.left_behind => NodeState::Waiting,
         (Some(_), _) => NodeState::Partial,
         (None, _) if is_lost => NodeState::Lost,
-        // Not allowed by the machine.
+        // The machine does not permit it.
         (None, Some(3)) => NodeState::CannotTest,
         (None, _) => NodeState::Failed,
     };
@@ -139,18 +140,19 @@ fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<Flee
         let all = outline.as_ref().map_or(0, |record| record.cells.len());
         format!("{} of {} not testable there: {why}", untestable.len(), plural(all, "cell"))
     });
-    // Messages of srun or of a program may contain any character.
+    // Messages of srun or a program may contain arbitrary characters.
     let said: Vec<String> = node.said.iter().map(|said| sanitise(said)).chain(cells).collect();
     Ok(FleetNode { node: node.called.clone(), state, run, said: (!said.is_empty()).then(|| said.join("; ")) })
 }
 
-/// Whether it made all measurements that it can: by its own store, even if its process could not report that.
+/// Whether all possible measurements were made, judging by the node's own store even if its process could not report
+/// that.
 fn is_done(record: &RunRecord, status: Option<i32>) -> bool {
     let is_status = status.is_none_or(|status| status == 0 || status == i32::from(NOT_LEFT));
     is_status && record.finished_unix_s.is_some() && record.corruption.is_none()
 }
 
-/// The run of a node, from its own store.
+/// A node's run, from its own store.
 fn last_run(file: &Path) -> Result<Option<RunRecord>> {
     let Some(theirs) = Store::open(file)? else { return Ok(None) };
     let last = theirs.list()?.into_iter().next_back();
@@ -166,7 +168,7 @@ mod tests {
     use iotrail_testing::run::two_by_two;
     use iotrail_testing::sample;
 
-    /// A node whose store has returned, with this many measurements.
+    /// A node whose store has returned with this many measurements.
     fn node(dir: &tempfile::TempDir, task: u32, measured: u32) -> Node {
         let name = format!("n{task}");
         let node = Node::new(task, 40 + u64::from(task), &name, name.clone(), Outbox::new(dir.path(), task));

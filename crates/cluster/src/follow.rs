@@ -1,4 +1,5 @@
-//! All nodes of a job, polled once per second until the last has ended; Ctrl-C cancels waiting ones and asks the others to stop.
+//! Polls all nodes of the jobs once per second until the last one ends; Ctrl-C cancels waiting jobs and asks running
+//! ones to stop.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,18 +19,18 @@ use super::submitted::Submitted;
 
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A controller that is started again answers sooner.
+/// A restarted controller responds sooner.
 const AWAY: Duration = Duration::from_secs(600);
 
-/// A node that was asked to stop has stored its measurements by then.
+/// Within this time, a node that was asked to stop has stored its measurements.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How long nodes are waited for.
+/// How long to wait for nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// One that was lost.
+    /// For a lost node.
     pub lost_after: Duration,
-    /// One that has measured, and from which nothing can be fetched; `None`: it is left for another time.
+    /// For a node that has measured but from which nothing can be fetched; `None` to leave its results for later.
     pub give_up: Option<Duration>,
 }
 
@@ -37,16 +38,16 @@ struct Followed<'a> {
     nodes: Vec<Node>,
     shown: Shown,
     context: Context<'a>,
-    /// Accounting data of jobs that the controller has forgotten: queried once per job.
+    /// Accounting data of jobs that the controller has forgotten; queried once per job.
     forgotten: BTreeMap<u64, Option<Job>>,
-    /// Since when the controller has not answered.
+    /// When the controller stopped responding.
     away: Option<Instant>,
-    /// Since when all are to end.
+    /// When all nodes were asked to stop.
     stopping: Option<Instant>,
     cancelled: bool,
 }
 
-/// Returns when none of the jobs is left in the queue. `attach`: the command line that attaches to them again.
+/// Returns when no job is left in the queue. `attach`: the command that attaches to the jobs again.
 pub fn follow(
     submitted: &Submitted,
     store: &Path,
@@ -114,7 +115,7 @@ impl Followed<'_> {
         Ok(())
     }
 
-    /// Adds accounting data of the jobs that the controller has forgotten.
+    /// Adds accounting data of jobs that the controller has forgotten.
     fn remember(&mut self, asked: &[u64], jobs: &mut BTreeMap<u64, Job>) {
         let missing = || asked.iter().copied().filter(|job| !jobs.contains_key(job));
         let new: Vec<u64> = missing().filter(|job| !self.forgotten.contains_key(job)).collect();
@@ -142,7 +143,7 @@ impl Followed<'_> {
         }
     }
 
-    /// A signal that ends only this process does not apply to the jobs.
+    /// A signal that kills only this process does not affect the jobs.
     fn killed(&self, signal: &str) -> Error {
         let what = match self.stopping {
             None => format!("ended by {signal}; the job continues"),
@@ -151,7 +152,7 @@ impl Followed<'_> {
         Error::disturbed(what, format!("collect it: {}", self.context.attach))
     }
 
-    /// A query that fails now is repeated at the next poll.
+    /// A failed request is repeated at the next poll.
     fn stop(&mut self) {
         let jobs = &self.context.submitted.jobs;
         if self.stopping.is_none() {

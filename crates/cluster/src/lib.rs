@@ -1,4 +1,4 @@
-//! `--slurm`: the same plan on nodes of a cluster, one exclusive job each; their runs return as one fleet.
+//! `--slurm`: runs the same plan on cluster nodes, in one exclusive job each; their runs return as a fleet.
 //!
 //! | file | responsible for |
 //! |---|---|
@@ -107,18 +107,18 @@ impl Chosen {
 }
 
 impl Fleet {
-    /// The nodes that are named.
+    /// The nodes specified by name.
     fn named(&self) -> Option<Wanted> {
         self.nodes.clone().map(Wanted::Named)
     }
 
-    /// A server's and a sender's.
+    /// One node for the server and one for the sender.
     pub fn two(&self, constraint: Option<String>) -> Wanted {
         self.named().unwrap_or(Wanted::Count { count: 2, constraint })
     }
 }
 
-/// Options in one text.
+/// Options combined into a single string.
 #[derive(Debug, Clone)]
 struct Words(Vec<String>);
 
@@ -126,40 +126,40 @@ fn sbatch(text: &str) -> std::result::Result<Words, String> {
     words::split(text).map(Words)
 }
 
-/// The command of the nodes: an iotrail command that stores a run.
+/// What the nodes run: an iotrail command that stores a run.
 pub struct Work<'a> {
-    /// Its name, as `run`.
+    /// Name of the command, such as `run`.
     pub command: &'a str,
     pub experiment: &'a str,
-    /// The experiment's text, for `iotrail run` on a node; `None`: it is another command.
+    /// The experiment's text, for `iotrail run` on a node; `None` for other commands.
     pub text: Option<&'a str>,
-    /// Options of `iotrail run` there, except experiment and store; or the arguments of another command.
+    /// Options for `iotrail run` on the node, without experiment and store; or the arguments of another command.
     pub options: Vec<String>,
-    /// The part of the plan that is equal on all of them.
+    /// The part of the plan that is the same on all nodes.
     pub plan: serde_json::Value,
-    /// The command line that makes it again.
+    /// The command line that repeats it.
     pub again: String,
     /// Working directory of a user's program.
     pub within: Option<PathBuf>,
-    /// Where.
+    /// The requested nodes.
     pub wanted: Wanted,
-    /// It has a server on a separate node.
+    /// Set if the server runs on a separate node.
     pub served: Option<Served>,
 }
 
 /// The server's node.
 pub struct Served {
-    /// Address for the other nodes, if it differs from Slurm's.
+    /// The server's address for other nodes, if it differs from Slurm's.
     pub address: Option<String>,
 }
 
-/// Working directory of a user's program on this machine.
+/// Working directory for a user's program, on this machine.
 pub fn here() -> Result<PathBuf> {
     std::env::current_dir()
         .map_err(|e| Error::input("this folder is gone", "change to one that the nodes have").because(e))
 }
 
-/// The command line, with the seed if it was random.
+/// The command line, including a random seed.
 pub fn again(seed: u32) -> String {
     let given: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let is_seed = |word: &String| word == "--seed" || word.starts_with("--seed=");
@@ -172,7 +172,7 @@ pub fn again(seed: u32) -> String {
     format!("iotrail {}", words.join(" "))
 }
 
-/// `named`: the store that is named on the command line. An error when none of the nodes has measured; `None` with `--detach`.
+/// `named`: the store specified on the command line. Fails if no node has measured anything; `None` with `--detach`.
 pub fn run(fleet: &Fleet, work: &Work<'_>, named: Option<&Path>) -> Result<Option<Collected>> {
     let path = named.map_or_else(default_path, |path| Ok(path.to_owned()))?;
     if fleet.ship && fleet.detach && fleet.shared.is_none() {
@@ -195,7 +195,7 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, named: Option<&Path>) -> Result<Optio
             second::of_two(&work.wanted, served, more).map(|(one, second)| (vec![one], vec![], Some(second)))?
         }
     };
-    // From now on Ctrl-C leaves no job behind.
+    // From here on, Ctrl-C leaves no job behind.
     let stop = interrupt::raise_flag()?;
     let mut store = Store::create_or_open(&path)?;
     let called = |n: &String| second.as_ref().map_or_else(|| n.clone(), |second| second.called(n));
@@ -241,7 +241,7 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, named: Option<&Path>) -> Result<Optio
     watch(fleet, (submitted, watching), (store, named), stop).map(Some)
 }
 
-/// Continues with an earlier job, wherever its results are.
+/// Attaches to an earlier job, wherever its results are.
 pub fn attach(fleet: &Fleet, job: u64, named: Option<&Path>) -> Result<Collected> {
     let path = named.map_or_else(default_path, |path| Ok(path.to_owned()))?;
     let none = || {
@@ -256,7 +256,7 @@ pub fn attach(fleet: &Fleet, job: u64, named: Option<&Path>) -> Result<Collected
     watch(fleet, (submitted, watching), (store, named), interrupt::raise_flag()?)
 }
 
-/// Default time that a lost node may be away.
+/// Default time for which a lost node may be absent.
 const LOST_AFTER: Duration = Duration::from_secs(300);
 
 fn watch(
@@ -277,12 +277,12 @@ fn watch(
     collected
 }
 
-/// For a store that was not named with --store: the remedy is about that option.
+/// If the store was not specified with --store, its remedy does not apply.
 fn without_advice(e: &Error) -> String {
     e.source.as_ref().map_or_else(|| e.what.clone(), |cause| format!("{}: {cause}", e.what))
 }
 
-/// Those that are wanted and can be had; those that cannot, with the reason.
+/// The requested nodes that are usable, and the unusable ones with the reason.
 fn usable(wanted: &Wanted, more: &[String]) -> Result<(Vec<String>, Vec<FleetNode>)> {
     let names = nodes::resolve(wanted, more)?;
     let all = nodes::all().map_err(|f| f.error("cannot read the nodes"))?;

@@ -1,4 +1,4 @@
-//! One node: in the queue, at work, lost and back, over.
+//! The lifecycle of a node: in the queue, running, lost and back, ended.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -21,19 +21,19 @@ use super::submitted::Submitted;
 pub enum NodePlace {
     Waiting,
     Running,
-    /// It was lost and may return; or a job with a higher priority has its node.
+    /// It was lost and may return, or a higher-priority job has preempted it.
     Requeued,
-    /// Its job has ended; results may be on their way.
+    /// Its job has ended; results may still be in transfer.
     Ended(Ending),
     Over(Ending),
 }
 
 pub struct Node {
     pub task: u32,
-    /// Slurm's number.
+    /// Slurm's job number.
     pub job: u64,
     pub name: String,
-    /// With the second node, if there is one.
+    /// Name, including that of the second node if there is one.
     pub called: String,
     pub at: NodePlace,
     pub inbox: Outbox,
@@ -41,45 +41,45 @@ pub struct Node {
     pub said: Option<String>,
     /// Its measurements may still be on the node.
     pub left_behind: bool,
-    /// It ended well, and none of its results came.
+    /// It succeeded, but none of its results arrived.
     pub is_missing: bool,
     /// It was asked to stop.
     pub stopped: bool,
-    /// How often its job went back into the queue.
+    /// Number of times that its job was requeued.
     requeued: u32,
-    /// The reason for waiting that was last reported.
+    /// The last reported reason for waiting.
     reason: String,
     since: Instant,
-    /// Why it is waited for no longer.
+    /// Why it is no longer waited for.
     because: Option<String>,
-    /// All results had arrived before, and the rest on the node could not be fetched; the reason.
+    /// Set if all results had already arrived when fetching the remaining files failed; the reason of the failure.
     pub whole_without: Option<String>,
     carrier: Option<ResultTransfer>,
-    /// How often carrying has failed in a row.
+    /// Number of consecutive transfer failures.
     failures: u32,
     fetched: bool,
-    /// Why the results on the node could not be fetched.
+    /// Why its results could not be fetched.
     unfetched: Option<String>,
 }
 
-/// Data common to all nodes.
+/// Data shared by all nodes.
 pub struct Context<'a> {
     pub submitted: &'a Submitted,
-    /// The command line that attaches to all of them again.
+    /// The command that attaches to all nodes again.
     pub attach: &'a str,
     pub lost_after: Duration,
-    /// How long to wait for the results of an unusable node; `None`: they are left for later.
+    /// How long to wait for results of an unusable node; `None` to leave them for later.
     pub give_up: Option<Duration>,
-    /// Directory next to the store for fetched files, independent of a shared directory.
+    /// Directory next to the store for fetched files, even if there is a shared directory.
     pub beside: &'a Path,
-    /// How the nodes are, as far as that could be read.
+    /// Node states, if they could be read.
     pub nodes: BTreeMap<String, nodes::Node>,
 }
 
-/// A shared directory of a different machine shows new files after this time at the latest.
+/// Maximum delay until another machine's new files appear in a shared directory.
 const SHARED: Duration = Duration::from_secs(10);
 
-/// A job restarts as often as it is requeued: once.
+/// A job is requeued, and therefore restarted, at most once.
 const REQUEUES: u32 = 1;
 
 impl Node {
@@ -111,7 +111,7 @@ impl Node {
         matches!(self.at, NodePlace::Over(_))
     }
 
-    /// The state of the node decides, unless the job continues.
+    /// Whether the node's state is needed to decide; not if the job continues.
     pub fn needs_state(&self, job: Option<&Job>) -> bool {
         let works = self.at == NodePlace::Running && job.is_some_and(|job| job.state == State::Running);
         !works && !self.is_over()
@@ -121,7 +121,7 @@ impl Node {
         self.inbox.progress().unwrap_or_default()
     }
 
-    /// Evaluates Slurm's report on its job; returns the messages.
+    /// Evaluates Slurm's report on its job; returns messages for the user.
     pub fn step(&mut self, job: Option<&Job>, context: &Context<'_>) -> Option<String> {
         if self.is_over() {
             return None;
@@ -129,7 +129,7 @@ impl Node {
         match job.map_or(State::Ended(Ending::Other), |job| job.state) {
             State::Waiting => self.waits(job.and_then(|j| j.reason.as_deref()).unwrap_or_default(), context),
             State::Running => self.runs(context),
-            // No step can start there any more; its end will soon be known.
+            // No step can start on it any more; its end will be known soon.
             State::Completing => None,
             // A job that Slurm has forgotten may have run.
             State::Ended(ending) => {
@@ -146,17 +146,18 @@ impl Node {
 
     fn waits(&mut self, reason: &str, context: &Context<'_>) -> Option<String> {
         if self.because.is_some() {
-            // Cancelled a moment ago.
+            // It was just cancelled.
             return None;
         }
-        // A job submitted by another process may have lost a node earlier; Slurm then reports when it may start.
+        // A job submitted by another process may have lost a node earlier; in that case Slurm reports when it may
+        // start.
         let is_back_in_queue = self.at == NodePlace::Running
             || (self.at == NodePlace::Waiting
                 && reason == "BeginTime"
                 && detail(self.job).is_ok_and(|d| d.restarts > 0));
         let said = if is_back_in_queue { Some(self.is_requeued(context)) } else { self.why(reason) };
         if self.at == NodePlace::Requeued && self.are_idle(context) && reason == "BeginTime" {
-            // If Slurm refuses this, the job starts when Slurm schedules it.
+            // If Slurm rejects this, the job starts when Slurm schedules it.
             _ = control::start_now(self.job);
         }
         if let Some(why) = self.given_up(context)
@@ -164,7 +165,7 @@ impl Node {
         {
             self.because = Some(why.clone());
             if self.requeued > 0 && self.unusable(context).is_none() && context.nodes.contains_key(&self.name) {
-                // Its own node is available: the results are fetched and removed.
+                // Its own node is available, so the results are fetched and removed.
                 self.go(NodePlace::Ended(Ending::NodeFailed));
                 return None;
             }
@@ -175,7 +176,7 @@ impl Node {
         said
     }
 
-    /// Why it waits, where that is more than its turn, and each time that it is another.
+    /// Why the job waits, if not just for its turn; reported whenever it changes.
     fn why(&mut self, reason: &str) -> Option<String> {
         if ["", "None", "Priority", "Resources", "BeginTime"].contains(&reason) || self.reason == reason {
             return None;
@@ -184,11 +185,11 @@ impl Node {
         Some(format!("waits: {reason}"))
     }
 
-    /// Its node was lost, or a job with a higher priority has preempted it.
+    /// Its node was lost, or a higher-priority job has preempted it.
     fn is_requeued(&mut self, context: &Context<'_>) -> String {
         self.requeued += 1;
         self.carrier = None;
-        // Its earlier end is no longer valid.
+        // Its earlier final state is no longer valid.
         self.inbox.begin_again();
         self.go(NodePlace::Requeued);
         let after = after(self.progress());
@@ -198,7 +199,7 @@ impl Node {
         }
     }
 
-    /// Its nodes: its own, and that of its server.
+    /// The names of its nodes: its own, and its server's.
     fn names<'n>(&'n self, context: &'n Context<'_>) -> impl Iterator<Item = &'n String> {
         iter::once(&self.name).chain(context.submitted.second.as_ref().map(|second| &second.node))
     }
@@ -207,7 +208,8 @@ impl Node {
         self.names(context).all(|name| context.nodes.get(name).is_some_and(nodes::Node::is_idle))
     }
 
-    /// No job starts there before an administrator acts. Also for a lost node: it is unknown.
+    /// Whether no job starts on it until an administrator intervenes. Also true for a lost node, whose state is
+    /// unknown.
     fn is_out(&self, context: &Context<'_>) -> bool {
         self.names(context).any(|name| match context.nodes.get(name) {
             Some(node) => node.unusable().is_some(),
@@ -215,7 +217,7 @@ impl Node {
         })
     }
 
-    /// Why it is waited for no longer. A node that others use is waited for, whatever it was before.
+    /// Why it is no longer waited for. A node in use by others is always waited for, whatever its earlier state.
     fn given_up(&mut self, context: &Context<'_>) -> Option<String> {
         if self.requeued <= REQUEUES && !self.is_out(context) {
             self.since = Instant::now();
@@ -245,7 +247,7 @@ impl Node {
         }
         match &mut self.carrier {
             None => self.carrier = Some(ResultTransfer::beside(self.job, self.freight(context))),
-            // It has reported its end, and the job will end soon.
+            // It has reported its final state, and the job will end soon.
             Some(_) if self.inbox.ended().is_some() => {}
             Some(carrier) if carrier.may_start_again(self.failures) => {
                 let failed = carrier.failed();
@@ -293,7 +295,7 @@ impl Node {
         if self.left_behind {
             let unusable = self.unusable(context).map(|why| format!("Slurm has it {why}"));
             let why = unusable.or(self.unfetched.clone()).map_or_else(String::new, |why| format!(": {why}"));
-            // All measurements are here, except the end of the run.
+            // All measurements have arrived, only the end of the run is missing.
             if planned > 0 && done >= planned && self.has_store() {
                 self.left_behind = false;
                 let folder = folder(rustix::process::geteuid().as_raw(), self.job);
@@ -307,7 +309,7 @@ impl Node {
         }
         self.go(NodePlace::Over(ending));
         let why = self.said.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-        // Without a reported plan nothing is counted.
+        // Without a reported plan, nothing is counted.
         let count = match planned {
             0 => String::new(),
             planned => format!(", {done} of {}", plural(planned as usize, "measurement")),
@@ -315,7 +317,7 @@ impl Node {
         Some(format!("has ended{count}{why}"))
     }
 
-    /// Why it ended: Slurm's reason first, if there is one.
+    /// Why it ended; Slurm's reason comes first, if any.
     fn why_ended(&mut self, ending: Ending, ended: Option<&Ended>, context: &Context<'_>) -> Option<String> {
         use Ending::{Cancelled, NodeFailed, OutOfMemory, Preempted, TimedOut};
         let of_slurm = [Cancelled, NodeFailed, OutOfMemory, Preempted, TimedOut].contains(&ending) && !self.stopped;
@@ -342,7 +344,7 @@ impl Node {
         }
     }
 
-    /// Whether a job that ended without a report still has results to come.
+    /// Whether results of a job that ended without a report are still expected.
     fn is_expected(&mut self, ending: Ending, has_run: bool, context: &Context<'_>) -> bool {
         if !has_run {
             return false;
@@ -379,7 +381,7 @@ impl Node {
         true
     }
 
-    /// Whether to stop waiting for the results there; `why`: the reason that they are unavailable.
+    /// Whether to stop waiting for its results; `why`: why they are unavailable.
     fn is_given_up(&mut self, why: &str, context: &Context<'_>) -> bool {
         let Some(after) = context.give_up.filter(|after| self.since.elapsed() > *after) else { return false };
         self.because = Some(format!("given up after {} s: {why}", after.as_secs()));
@@ -387,7 +389,7 @@ impl Node {
         true
     }
 
-    /// Starts fetching the results that a job has left on its node, if useful and possible now.
+    /// Starts to fetch the results that a job left on its node, if useful and currently possible.
     fn fetch(&mut self, ending: Ending, context: &Context<'_>) -> bool {
         let never_began =
             || detail(self.job).is_ok_and(|d| why_it_did_not_begin(d.exit, &context.submitted.program).is_some());
@@ -395,7 +397,7 @@ impl Node {
             return false;
         }
         if let Some(why) = self.unusable(context) {
-            // Data on a lost node may be lost with it; on a drained node it stays until the node is used again.
+            // Data on a lost node may be lost with it; on a drained node it stays until the node is in use again.
             self.left_behind = ending != Ending::NodeFailed;
             return self.left_behind
                 && context.give_up.is_some()
@@ -407,7 +409,7 @@ impl Node {
         true
     }
 
-    /// Why nothing starts on its node now, as far as that is known.
+    /// Why nothing can start on its node now, if known.
     fn unusable(&self, context: &Context<'_>) -> Option<String> {
         context.nodes.get(&self.name)?.unusable()
     }
@@ -421,18 +423,19 @@ impl Node {
         }
     }
 
-    /// The node that ran it, where that is another than was meant.
+    /// The node that ran it, if it was not the intended one.
     pub fn ran_elsewhere(&self) -> Option<String> {
         self.inbox.ended().map(|ended| ended.node).filter(|node| !node.is_empty() && *node != self.name)
     }
 
-    /// Results that have returned.
+    /// Whether results have returned.
     pub fn has_store(&self) -> bool {
         self.inbox.path(Item::Store).exists()
     }
 }
 
-/// Message about repeated transfer failures. A single one is normal: Slurm ends that step with its job.
+/// A message about repeated transfer failures. A single failure is normal, because Slurm ends the step together with
+/// its job.
 fn said_of_failure(failures: u32, why: &str) -> Option<String> {
     match failures {
         2 => Some(format!("its results cannot be carried now: {why}")),
@@ -441,7 +444,7 @@ fn said_of_failure(failures: u32, why: &str) -> Option<String> {
     }
 }
 
-/// By the script's exit status.
+/// Derived from the script's exit status.
 fn why_it_did_not_begin(exit: u32, program: &Program) -> Option<String> {
     let why = match (exit, program) {
         (127, Program::Installed(_)) => "iotrail is not installed there (--ship brings it)",

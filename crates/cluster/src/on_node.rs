@@ -1,4 +1,4 @@
-//! `iotrail slurm-node`: started on a node only by `--slurm`.
+//! `iotrail slurm-node`, which only `--slurm` starts, on a node.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, Write as _};
@@ -65,22 +65,22 @@ fn cannot_leave(e: io::Error) -> Error {
         .because(e)
 }
 
-/// Interval at which the run is polled from outside, and changes are copied.
+/// Interval at which the run is polled and changes are copied.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Copying takes this part of the time at most.
+/// At most one part in this many of the time is spent on copying.
 const COPYING: u32 = 50;
 
-/// A task is requeued once: whatever took its node twice takes it again.
+/// A task is requeued once: a cause that takes its node away twice is likely to persist.
 const RESTARTS: u32 = 1;
 
-/// Slurm detects a lost node within its SlurmdTimeout (default: five minutes).
+/// Slurm notices a lost node within SlurmdTimeout (five minutes by default).
 const NOTICED: Duration = Duration::from_secs(600);
 
-/// As sysexits.h has it (EX_IOERR): it has measured, and cannot hand that over.
+/// EX_IOERR of sysexits.h: it has measured, but cannot deliver the results.
 pub const NOT_LEFT: u8 = 74;
 
-/// A node that answers again, without Slurm having missed it, continues this many times.
+/// Maximum number of times to continue after a node responds again without Slurm having noticed the loss.
 const AGAIN: u32 = 3;
 
 /// How the command ended.
@@ -89,9 +89,9 @@ struct End {
     status: u8,
     /// Why it failed.
     said: Option<String>,
-    /// That is an error of iotrail, not that it was stopped or killed.
+    /// The reason is an iotrail error, not a stop or a kill.
     has_reason: bool,
-    /// The server's node, or its step, has ended.
+    /// The server's node or step was lost.
     is_lost: bool,
 }
 
@@ -124,10 +124,10 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
             let why = format!("it has no folder {}, where the program is to run: ", within.display());
             Some(End::failed(3, why + "start it from a folder that every node has"))
         }
-        // The collector receives the reason; this error would not be visible anywhere.
+        // The collector receives the reason; this error would otherwise be invisible.
         _ => node.run_to_its_end(args).unwrap_or_else(|e| Some(End::failed(e.exit_status(), e.to_string()))),
     };
-    // Slurm has lost the second node: it ends this job and restarts it.
+    // Slurm has lost the second node, and will end and restart this job.
     let Some(ended) = ended else { return Ok(3) };
     let End { status, said, has_reason, .. } = node.left(ended, folder).map_err(cannot_leave)?;
     let node_name = variable("SLURMD_NODENAME").unwrap_or_default();
@@ -140,7 +140,7 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
         Some(_) => remove(folder).map_err(cannot_leave)?,
         None => {
             wait_for_collector(folder, &node.outbox, stop);
-            // A run that was stopped before its first measurement is not collected.
+            // A run stopped before its first measurement is not collected.
             if stop.load(Ordering::Relaxed) && folder.exists() && !node.work.exists() {
                 remove(folder).map_err(cannot_leave)?;
             }
@@ -149,14 +149,14 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
     Ok(to_slurm(status))
 }
 
-/// A program of a different version exits with 2 because of unknown arguments, and nothing has been measured.
+/// A different version exits with 2 because of unknown arguments, and nothing has been measured.
 fn to_slurm(status: u8) -> u8 {
     if status == 2 { 1 } else { status }
 }
 
 impl Node<'_> {
-    /// Runs the command; where the server's node or its step is lost, the rest when it answers again. `None`: the job is being ended
-    /// meanwhile.
+    /// Runs the command; if the server's node or step is lost, runs the rest once it responds again. `None` if the job
+    /// is being ended.
     fn run_to_its_end(&mut self, args: &MeasureArgs) -> Result<Option<End>> {
         let mut ended = self.run(args)?;
         for _ in 0..AGAIN {
@@ -177,7 +177,8 @@ impl Node<'_> {
         Ok(Some(ended))
     }
 
-    /// Waits for the server's node. An error has the reason for no longer waiting; `None`: this job is being ended.
+    /// Waits for the server's node. Contains an error with the reason if waiting is pointless; `None` if this job is
+    /// being ended.
     fn second_is_back(&self) -> Option<std::result::Result<(), String>> {
         let began = Instant::now();
         loop {
@@ -188,7 +189,7 @@ impl Node<'_> {
                 return Some(Ok(()));
             }
             match pair::ended() {
-                // Slurm ends this part too, and restarts both.
+                // Slurm will end this component as well, and restart both.
                 None | Some(Ending::NodeFailed) if began.elapsed() < NOTICED => std::thread::sleep(LOOK),
                 None | Some(Ending::NodeFailed) => {
                     return Some(Err("the server's node was lost, and did not come back".into()));
@@ -198,12 +199,12 @@ impl Node<'_> {
         }
     }
 
-    /// Runs the command, or its remaining part; returns its exit status, and why it failed.
+    /// Runs the command or its remaining part; returns its exit status, and why it failed.
     fn run(&mut self, args: &MeasureArgs) -> Result<End> {
         let begun = Store::open(&self.work)?.and_then(|s| s.list().ok()).and_then(|runs| runs.into_iter().next_back());
         let words: Vec<&String> = match &begun {
             Some(run) if run.finished_unix_s.is_some() => return Ok(End::default()),
-            // It has the seed that it began with.
+            // The run keeps its original seed.
             Some(_) => args.command.iter().filter(|word| !word.starts_with("--seed=")).collect(),
             None => args.command.iter().collect(),
         };
@@ -231,13 +232,13 @@ impl Node<'_> {
             pair::take_away(job());
         }
         let (status, error) = watched?;
-        // As a shell has it, where a signal ended it.
+        // Like a shell's status after a fatal signal.
         let code = u8::try_from(status.code().unwrap_or(3)).unwrap_or(3);
         let generic = |said: String| End { status: code, said: Some(said), ..End::default() };
         Ok(match error {
             _ if status.success() => End::default(),
             _ if self.stop.load(Ordering::Relaxed) => generic("it was told to stop".into()),
-            // Without the position in the experiment file, which was generated on this node.
+            // Drops the position in the experiment file, which was generated on this node.
             Some(e) => {
                 let is_lost = e.kind == Kind::Lost;
                 End { is_lost, ..End::failed(code, Error { place: None, ..e }.to_string()) }
@@ -260,7 +261,7 @@ impl Node<'_> {
         })
     }
 
-    /// Stores the last results. A result that cannot be stored stays on the node, next to the directory, which is removed.
+    /// Delivers the last results. If that fails, they stay on the node, next to the directory, which is removed.
     fn left(&mut self, end: End, folder: &Path) -> io::Result<End> {
         let Err(e) = self.leave(true) else { return Ok(end) };
         let kept = folder.with_extension("db");
@@ -269,7 +270,7 @@ impl Node<'_> {
         Ok(End::failed(NOT_LEFT, end.said.map_or_else(|| why.clone(), |said| format!("{said}; {why}"))))
     }
 
-    /// Stores the measurements so far, if there are new ones. `last`: always.
+    /// Delivers the measurements so far, if there are new ones. `last`: in any case.
     fn leave(&mut self, last: bool) -> io::Result<()> {
         let Some(store) = Store::open(&self.work).map_err(why)? else { return Ok(()) };
         let Some(run) = store.list().map_err(why)?.into_iter().next_back() else { return Ok(()) };
@@ -284,7 +285,7 @@ impl Node<'_> {
     }
 
     fn put(&mut self, store: &Store, progress: Progress) -> io::Result<()> {
-        // SQLite writes on the node's own disk: a shared directory may not support locks.
+        // SQLite writes to the node's own disk, because a shared directory may not support locks.
         let copy = self.work.with_extension("copy");
         _ = fs::remove_file(&copy);
         let copied = store.copy_to(&copy).map_err(why);
@@ -301,17 +302,17 @@ fn why(e: Error) -> io::Error {
     io::Error::other(without_advice(&e))
 }
 
-/// Under another name, to another file system too.
+/// Renames a file, even across file systems.
 fn moved(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to).or_else(|_| {
         let mut copy = File::create(to)?;
         io::copy(&mut File::open(from)?, &mut copy)?;
-        // A quota may be reported only now.
+        // An exceeded quota may only be reported now.
         copy.sync_all()
     })
 }
 
-/// Copies a store, with the incomplete transaction of a killed process.
+/// Copies a store, including the incomplete transaction of a killed process.
 fn kept_as(store: &Path, name: &Path) -> io::Result<()> {
     let with = |path: &Path, end: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -329,7 +330,7 @@ fn job() -> u64 {
     std::env::var("SLURM_JOB_ID").ok().and_then(|n| n.parse().ok()).unwrap_or_default()
 }
 
-/// Passes the server's node to the command. True: this program was copied there.
+/// Passes the server's node to the command. Returns true if this program was copied there.
 fn second(address: &str, folder: &Path, command: &mut Command) -> io::Result<bool> {
     let ours = std::env::current_exe()?;
     let came = ours.starts_with(folder);
@@ -339,22 +340,22 @@ fn second(address: &str, folder: &Path, command: &mut Command) -> io::Result<boo
     Ok(came)
 }
 
-/// Removes it, and its parent unless that contains another task or a scratch file.
+/// Removes the directory, and its parent unless that contains another task or a scratch file.
 fn remove(folder: &Path) -> io::Result<()> {
     fs::remove_dir_all(folder)?;
     _ = folder.parent().map(fs::remove_dir);
     Ok(())
 }
 
-/// Touched by the sender.
+/// A file that the sender touches.
 fn sign_of_sender(folder: &Path) -> PathBuf {
     folder.join("sender")
 }
 
-/// Without a sign of a sender the task ends after this time; its results can be fetched later.
+/// Without a sign of the sender, the task exits after this time; its results can be fetched later.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The task lasts until its outbox has been collected, as long as a collector is active.
+/// Waits until the outbox has been collected, as long as a collector is active.
 fn wait_for_collector(folder: &Path, outbox: &Outbox, stop: &AtomicBool) {
     let ended = Instant::now();
     let is_sent = || {
@@ -362,7 +363,7 @@ fn wait_for_collector(folder: &Path, outbox: &Outbox, stop: &AtomicBool) {
         signed.and_then(|at| at.elapsed().ok()).is_some_and(|ago| ago < PATIENCE)
     };
     while outbox.path(Item::Ended).exists() && (ended.elapsed() < PATIENCE || is_sent()) {
-        // It was stopped once to end the run; cancelled again, Slurm kills it.
+        // The first stop ended the run; if cancelled again, Slurm kills the task.
         if stop.load(Ordering::Relaxed) && ended.elapsed() > PATIENCE {
             return;
         }
@@ -370,7 +371,8 @@ fn wait_for_collector(folder: &Path, outbox: &Outbox, stop: &AtomicBool) {
     }
 }
 
-/// `once`: for a task that has ended. All its files are sent, also if it was killed before it could report its end.
+/// `once`: for a task that has ended. Sends all its files, even if it was killed before it could report its final
+/// state.
 fn send(folder: &Path, task: u32, once: bool) -> io::Result<u8> {
     let outbox = Outbox::new(folder, task);
     let kept = folder.with_extension("db");
@@ -379,7 +381,7 @@ fn send(folder: &Path, task: u32, once: bool) -> io::Result<u8> {
     }
     let mut out = io::stdout().lock();
     let has_ended = stream::send(&outbox, &mut out, &mut || {
-        // Before the directory exists, there are no results.
+        // Until the directory exists, there are no results.
         _ = File::create(sign_of_sender(folder));
         !once
     })?;
@@ -402,7 +404,7 @@ fn send(folder: &Path, task: u32, once: bool) -> io::Result<u8> {
     Ok(0)
 }
 
-/// For a task that has ended: the results that it could not store itself.
+/// For a task that has ended: collects the results that it could not deliver itself.
 fn gather(folder: &Path, kept: &Path, outbox: &Outbox) {
     let own = folder.join("work.db");
     let work = match (kept.exists(), outbox.path(Item::Ended).exists()) {
@@ -410,7 +412,7 @@ fn gather(folder: &Path, kept: &Path, outbox: &Outbox) {
         (false, false) if own.exists() => own,
         (false, _) => return,
     };
-    // It would otherwise report that these results cannot be sent.
+    // Otherwise the outbox would report that these results cannot be sent.
     outbox.begin_again();
     _ = fs::create_dir(folder);
     let stop = &AtomicBool::new(false);
@@ -427,7 +429,7 @@ mod tests {
 
     static STOP: AtomicBool = AtomicBool::new(false);
 
-    /// In a task's directory, with one measurement; it stores that in `shared`.
+    /// A node in a task's directory with one measurement, which it delivers to `shared`.
     fn node(folder: &Path, shared: &Path) -> Node<'static> {
         fs::create_dir(folder).unwrap();
         let work = folder.join("work.db");
@@ -483,7 +485,7 @@ mod tests {
         let measured =
             |node: &Node<'_>| Store::open(&node.outbox.path(Item::Store)).unwrap().unwrap().list().unwrap()[0].done;
         assert_eq!(measured(&node), 1);
-        // The store that could not be copied is next to the directory, and has more.
+        // The store that could not be copied is next to the directory, and contains more.
         let mut store = Store::open(&node.work).unwrap().unwrap();
         store.save(1, 1, 2, &sample::measurement(), &sample::histogram()).unwrap();
         drop(store);

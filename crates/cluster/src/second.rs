@@ -1,4 +1,4 @@
-//! The server's node, of a job of two.
+//! The server's node, in a job with two nodes.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct Second {
 }
 
 impl Second {
-    /// Both, as --nodes names them.
+    /// Both nodes, in the notation of --nodes.
     pub fn called(&self, sender: &str) -> String {
         format!("{},{sender}", self.node)
     }
@@ -26,7 +26,7 @@ impl Second {
     }
 }
 
-/// The sender's node, and the server's, which is named first.
+/// The sender's node, and the server's, which is specified first.
 pub fn of_two(wanted: &Wanted, served: &Served, more: &[String]) -> Result<(String, Second)> {
     let names = nodes::resolve(wanted, more)?;
     let [node, sender] = &names[..] else {

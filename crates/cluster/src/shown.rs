@@ -1,4 +1,4 @@
-//! How far the nodes are: a bar each where standard error is a terminal, and a line for whatever happens.
+//! Shows the nodes' progress: a bar per node if standard error is a terminal, and a line per event.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
@@ -6,7 +6,7 @@ use super::node::{Node, NodePlace};
 use iotrail_base::plain::{Stream, for_locale};
 use iotrail_report::terminal::{self, sanitise, say};
 
-/// More are a sum.
+/// If there are more nodes, a single bar shows their sum.
 const MOST: usize = 20;
 
 pub struct Shown {
@@ -55,7 +55,7 @@ impl Shown {
 
 fn set(bar: &ProgressBar, nodes: &[Node], message: &str) {
     let (done, planned) = nodes.iter().map(Node::progress).fold((0, 0), |(d, p), n| (d + n.done, p + n.planned));
-    // Before a node has reported its plan, nothing counts as done.
+    // Until a node has reported its plan, nothing counts as done.
     bar.set_length(planned.max(1));
     bar.set_position(done);
     let count = if planned == 0 {

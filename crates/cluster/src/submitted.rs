@@ -1,4 +1,4 @@
-//! The submitted jobs: kept next to the store, with the results so far, until everything is collected.
+//! The submitted jobs, recorded next to the store with the results so far until everything is collected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,12 +40,12 @@ pub struct Submitted {
     pub user: Option<u32>,
 }
 
-/// Older records do not have a command: there was only one.
+/// Older records have no command, because there was only one.
 fn run() -> String {
     "run".into()
 }
 
-/// The directory of this job next to the store `path`.
+/// This job's directory next to the store at `path`.
 fn folder(path: &Path, job: u64) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!("-slurm-{job}"));
@@ -55,12 +55,12 @@ fn folder(path: &Path, job: u64) -> PathBuf {
 const PLAN: &str = "submitted.json";
 
 impl Submitted {
-    /// The name of one of its nodes.
+    /// Name of one of its nodes.
     pub fn called(&self, node: &str) -> String {
         self.second.as_ref().map_or_else(|| node.to_owned(), |second| second.called(node))
     }
 
-    /// The command line that attaches to it.
+    /// The command that attaches to it.
     pub fn attach(&self, store: Option<&Path>) -> String {
         format!("iotrail {} --attach {}{}", self.command, self.job, named(store))
     }
@@ -69,7 +69,7 @@ impl Submitted {
         let folder = folder(store, self.job);
         let kept = fs::create_dir_all(&folder).and_then(|()| {
             let text = serde_json::to_vec(self).map_err(std::io::Error::other)?;
-            // Written once per job and renamed, so that it is complete even if this process is killed.
+            // Written once per job and then renamed, so that it is complete even if this process is killed.
             let part = folder.join(format!("{PLAN}.part"));
             fs::write(&part, text).and_then(|()| fs::rename(&part, folder.join(PLAN)))
         });
@@ -79,7 +79,7 @@ impl Submitted {
         })
     }
 
-    /// `None`: there is no such job, or it has been collected.
+    /// `None` if there is no such job, or if it has been collected.
     pub fn read(store: &Path, job: u64) -> Result<Option<Self>> {
         let path = folder(store, job).join(PLAN);
         let text = match fs::read(&path) {
@@ -95,17 +95,17 @@ impl Submitted {
         })
     }
 
-    /// The directory of its results next to the store.
+    /// Directory of its results next to the store.
     pub fn beside(&self, store: &Path) -> PathBuf {
         folder(store, self.job)
     }
 
-    /// The directory of the nodes' outboxes, or of their copies.
+    /// Directory of the nodes' outboxes, or of their copies.
     pub fn inbox(&self, store: &Path) -> PathBuf {
         self.shared.clone().unwrap_or_else(|| folder(store, self.job))
     }
 
-    /// A task's store at a path where SQLite can open it: a shared directory may not support locks.
+    /// A task's store at a path where SQLite can open it, because a shared directory may not support locks.
     pub fn at_hand(&self, store: &Path, inbox: &Outbox, task: u32) -> Result<PathBuf> {
         let from = inbox.path(Item::Store);
         let folder = folder(store, self.job);
@@ -119,7 +119,7 @@ impl Submitted {
         })
     }
 
-    /// Nothing is to come any more.
+    /// Called when no more results are expected.
     pub fn forget(&self, store: &Path) {
         _ = fs::remove_dir_all(folder(store, self.job));
         if let Some(shared) = &self.shared {
@@ -128,17 +128,17 @@ impl Submitted {
     }
 }
 
-/// Held while one process watches a job, so that no other process stores its results.
+/// Held while this process watches a job, so that no other process stores its results.
 pub struct Watching(#[expect(dead_code, reason = "its lock ends with it")] Option<fs::File>);
 
-/// Refused while another process watches this job.
+/// Fails while another process watches this job.
 pub fn watch(store: &Path, job: u64) -> Result<Watching> {
     let path = folder(store, job).join("watched");
-    // A missing job is not created; and a file system may not support locks.
+    // A missing job is not created, and a file system may not support locks.
     let Ok(locked) = lock(&path) else { return Ok(Watching(None)) };
     match locked {
         Locked::Ours(file) => {
-            // The number is for the others' message: the lock holds without it.
+            // The PID is only for the other process's message; the lock works without it.
             sign(&file).unwrap_or(());
             Ok(Watching(Some(file)))
         }
@@ -150,7 +150,7 @@ pub fn watch(store: &Path, job: u64) -> Result<Watching> {
     }
 }
 
-/// A directory of this job in the shared one.
+/// Creates a directory for this job in the shared directory.
 pub fn make_shared(dir: &Path) -> Result<PathBuf> {
     let made = tempfile::Builder::new().prefix("iotrail-slurm-").tempdir_in(dir);
     let made = made.map_err(|e| {

@@ -1,5 +1,5 @@
-//! Submits the jobs: all or none. The data for collecting them is stored from the first one on, in case this process is killed
-//! before the last.
+//! Submits the jobs: all or none. From the first job on, the data for collecting them is stored, in case this process
+//! is killed before the last one.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,11 @@ use iotrail_store::Store;
 
 pub struct SubmitOptions<'a> {
     pub work: &'a Work<'a>,
-    /// Each has a job.
+    /// One job per node.
     pub nodes: &'a [String],
-    /// The one node's job has this one too.
+    /// The second node of the only node's job.
     pub second: Option<&'a Second>,
-    /// Options for sbatch.
+    /// sbatch options.
     pub more: &'a [String],
     pub shared: Option<&'a Path>,
     pub ship: bool,
@@ -45,7 +45,7 @@ impl SubmitOptions<'_> {
         Submission { given: self, record, submitted, store }.all(stop)
     }
 
-    /// The path from which the nodes run it; it is copied into the shared directory if needed.
+    /// The path from which the nodes run iotrail; copies it to the shared directory if necessary.
     fn program(&self, shared: Option<&Path>) -> Result<Program> {
         let ours = std::env::current_exe()
             .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
@@ -99,7 +99,7 @@ impl Submission<'_> {
         Script { program, task, work, within: within.as_deref(), server, shared: shared.as_deref() }.text()
     }
 
-    /// The first one gives all of them their name.
+    /// The first job's number names all of them.
     fn keep(&mut self, job: u64) -> Result<()> {
         self.submitted.jobs.push(job);
         if let [job] = self.submitted.jobs[..] {
@@ -110,7 +110,7 @@ impl Submission<'_> {
         self.submitted.keep(self.store.path())
     }
 
-    /// Nothing of it is left, unless a job is.
+    /// Undoes the submission; keeps its data only if a job remains.
     fn undo(self, e: Error) -> Error {
         let Self { submitted, store, .. } = self;
         if let Err(failure) = control::cancel(&submitted.jobs) {

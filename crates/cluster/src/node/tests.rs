@@ -1,4 +1,4 @@
-//! The state of a node, by Slurm's reports on the node and its job.
+//! A node's state, given Slurm's reports on the node and its job.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn submitted() -> Submitted {
     }
 }
 
-/// n1 as sinfo has it.
+/// n1 in a state as printed by sinfo.
 fn context<'a>(submitted: &'a Submitted, state: &str, lost_after: Duration) -> Context<'a> {
     let node = nodes::Node { state: state.into(), reason: Some("the disk".into()) };
     Context {
@@ -130,7 +130,7 @@ fn slurms_reason_goes_first() {
     ] {
         assert_eq!(node.why_ended(ending, of_node.as_ref(), &context).as_deref(), said, "{ending:?} {of_node:?}");
     }
-    // Requested by this process: the node reports the result.
+    // This process requested it, so the node reports the result.
     node.stopped = true;
     let stopped = without_reason(1, "it was told to stop");
     assert_eq!(node.why_ended(Ending::Failed, Some(&stopped), &context), stopped.said);
