@@ -1,6 +1,6 @@
-//! iotrail follows asynchronous I/O on Linux from submission to the moment the application has its result.
+//! iotrail traces asynchronous I/O on Linux from submission until the application has the result.
 //!
-//! The program itself, on top of the libraries in `crates/` (`docs/architecture.md`): the work of each command.
+//! The program itself, built on the libraries in `crates/` (`docs/architecture.md`): implements the commands.
 //!
 //! | module | responsible for |
 //! |---|---|

@@ -1,9 +1,9 @@
-//! The thin binary: parse, dispatch, turn an error into one line and an exit status.
+//! The binary: parses and dispatches, and turns an error into one line and an exit status.
 
 use std::process::ExitCode;
 
-/// The standard library opens /dev/null for closed standard descriptors before `main` runs: whether one was closed can be detected
-/// only before that. The loader calls what this section names (ELF, System V ABI).
+/// The standard library opens /dev/null for closed standard descriptors before `main` runs, so only earlier code can
+/// detect that one was closed. The loader calls functions listed in this section (ELF, System V ABI).
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = {

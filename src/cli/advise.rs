@@ -1,7 +1,8 @@
-//! `iotrail advise`: searches for the best legal configuration of a program, of a described load or of iotrail's own server, and confirms it
-//! in fresh blocks against the current configuration.
+//! `iotrail advise`: searches for the best valid configuration of a program, a described load or iotrail's own server,
+//! and confirms it against the current configuration in fresh blocks.
 //!
-//! Exit status: 0 when there is an answer, *stay* included; 1 when it was stopped before; 2, 3, 4 and 70 as everywhere.
+//! Exit status: 0 if there is an answer, including *keep the current configuration*; 1 if stopped earlier; 2, 3, 4 and
+//! 70 as for all commands.
 
 mod described;
 mod net;
@@ -48,7 +49,7 @@ use iotrail_store::{Store, default_path};
 
 #[derive(Debug)]
 pub struct AdviseArgs {
-    /// Options of the load.
+    /// The load's options.
     given: Vec<OptionValues>,
     load: LoadOptions,
     own: OwnArgs,
@@ -141,7 +142,7 @@ struct SearchArgs {
 
 impl Args for AdviseArgs {
     fn augment_args(command: Command) -> Command {
-        // advise decides which runs are traced.
+        // advise itself decides which runs are traced.
         let own = OwnArgs::augment_args(command).next_help_heading("Load");
         let own = LoadOptions::augment_args(own).mut_arg("trace", |arg| arg.hide(true)).next_help_heading(None::<&str>);
         own.subcommand(net::command()).disable_help_subcommand(true)
@@ -240,14 +241,14 @@ fn carried_out(args: &SearchArgs, subject: &Subject, began: Instant) -> Result<u
     Ok(u8::from(stopped))
 }
 
-/// The outcome of the command.
+/// The command's result.
 struct Answered {
     stopped: bool,
     search: RunRecord,
     confirmation: Option<RunRecord>,
 }
 
-/// Searches, then confirms. `None`: stopped before the first measurement.
+/// Searches, then confirms. `None` if stopped before the first measurement.
 fn advised(
     args: &SearchArgs,
     subject: &Subject,
@@ -309,7 +310,7 @@ fn advised(
     Ok(Some(Answered { stopped, search: searched, confirmation: Some(confirmation) }))
 }
 
-/// Measures until this time, then stops. True: a signal stopped it.
+/// Measures for at most this time. Returns true if a signal stopped it.
 fn in_time(time: Duration, plan: &Plan, started: &Started, store: &mut Store) -> Result<(bool, RunRecord)> {
     let alarm = Alarm::after(time)?;
     let (outcome, mut record) = runner::measured(plan, started, store)?;
@@ -322,7 +323,7 @@ fn in_time(time: Duration, plan: &Plan, started: &Started, store: &mut Store) ->
     Ok((outcome != Outcome::Finished, record))
 }
 
-/// The time of one measurement of a load, as far as its options set it.
+/// Duration of one measurement of a load, as far as its options determine it.
 fn each(plan: &Plan) -> Duration {
     let measurements = plan.testable().count() * plan.repeats as usize;
     plan.estimate().stated / u32::try_from(measurements).unwrap_or(u32::MAX).max(1)
@@ -356,7 +357,7 @@ fn subject(args: &AdviseArgs) -> Result<Subject> {
     Ok(Subject::new(kind, load, proposed, SearchRecord { left_out, ..search }, metrics))
 }
 
-/// `[load]` as the options have it.
+/// `[load]` with the options as specified.
 fn as_given(kind: Kind, given: &[OptionValues]) -> Result<Table> {
     let mut load = Table::new();
     for OptionValues { name, values } in given.iter().filter(|g| g.name != "trace") {
@@ -367,7 +368,7 @@ fn as_given(kind: Kind, given: &[OptionValues]) -> Result<Table> {
     Ok(load)
 }
 
-/// Default time of a measurement.
+/// Default duration of a measurement.
 fn takes(load: &mut Table, runtime: &str, warmup: &str) {
     if !load.contains_key("runtime") && !load.contains_key("count") {
         load.insert("runtime".into(), runtime.into());
@@ -377,7 +378,8 @@ fn takes(load: &mut Table, runtime: &str, warmup: &str) {
     }
 }
 
-/// The objective, without its candidates, and the compared metrics. `own`: the program's metrics; `cpu`: the metric that `cpu` means here.
+/// The objectives without candidates, and the compared metrics. `own`: the program's metrics; `cpu`: the metric that
+/// `cpu` stands for.
 fn searched_for(
     args: &SearchArgs,
     usual: &str,
@@ -406,7 +408,7 @@ fn searched_for(
     Ok((search, metrics))
 }
 
-/// `irq` and `non-irq`, if they are a proper subset of the CPUs.
+/// `irq` and `non-irq`, if they are proper subsets of the CPUs.
 fn placements(below: Option<&Path>) -> Result<Vec<Placement>> {
     let online = iotrail_host::cpu::online()?;
     let target = below.and_then(|path| iotrail_host::block::target(path).ok());
@@ -417,7 +419,7 @@ fn placements(below: Option<&Path>) -> Result<Vec<Placement>> {
     Ok(["irq", "non-irq"].into_iter().filter_map(of).collect())
 }
 
-/// `[load]` of a replay.
+/// `[load]` for a replay.
 fn replayed(recording: &Path, maps: &[String]) -> Result<Table> {
     let path = recording.to_str().ok_or_else(|| {
         Error::input(format!("{} is not UTF-8", recording.display()), "give the recording another name")
@@ -429,7 +431,7 @@ fn replayed(recording: &Path, maps: &[String]) -> Result<Table> {
     Ok(load)
 }
 
-/// `[load]` of a program.
+/// `[load]` for a program.
 fn program(args: &AdviseArgs) -> Result<Table> {
     let own = &args.own;
     if let Some(other) = args.given.iter().find(|g| g.name != "cpus") {
@@ -446,7 +448,7 @@ fn program(args: &AdviseArgs) -> Result<Table> {
         }
     };
     load.extend(args.load.cpus.clone().map(|cpus| ("cpus".to_owned(), Value::from(cpus))));
-    // Changing and comparing flags does not need the probes.
+    // Changing and comparing flags works without probes.
     if !iotrail_host::privileges::may_watch() {
         terminal::say("not traced: this user may not load the probes, so the answer has no reasons");
         load.insert("watch".into(), "none".into());

@@ -1,4 +1,4 @@
-//! `iotrail bench`: one load through one I/O interface.
+//! `iotrail bench`: runs one load through one I/O interface.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -62,7 +62,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     if args.repeats > 1 {
         return repeated(args);
     }
-    // A store that is not writable is reported before the load, not after it.
+    // Report an unwritable store before running the load.
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
     let measured = measure(args, store.as_mut());
     if let (Err(_), Some(store)) = (&measured, store) {
@@ -79,7 +79,8 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Differences between processes (mainly the placement of memory) also occur between these.
+/// Uses a process per repeat, so that differences between processes (mainly memory placement) are included in the
+/// spread.
 fn repeated(args: &BenchArgs) -> Result<u8> {
     let stop = interrupt::raise_flag()?;
     let bar = ProgressBar::with_draw_target(Some(args.repeats.into()), terminal::progress_target());
@@ -99,7 +100,7 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
             return Ok(out.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1));
         }
         if all.is_empty() {
-            // Its warnings apply to each measurement.
+            // The warnings of the first process apply to every measurement.
             let _ = std::io::stderr().write_all(&out.stderr);
         }
         let one = serde_json::from_slice(&out.stdout)
@@ -123,7 +124,7 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// The arguments without `--repeats`, and with `--json`.
+/// The arguments with `--json` and without `--repeats`.
 fn once(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut kept = Vec::new();
     let mut skip = false;
@@ -141,7 +142,7 @@ fn once(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     kept
 }
 
-/// The result is only the corruption: measurements before it are of no use.
+/// Reports only the corruption, because earlier measurements are useless.
 fn corrupted(e: Error, json: bool) -> Result<u8> {
     if let Some(corruption) = e.as_corruption() {
         match json {
@@ -152,7 +153,7 @@ fn corrupted(e: Error, json: bool) -> Result<u8> {
     Err(e)
 }
 
-/// Runs the load, stores its measurement, and writes the samples' files.
+/// Runs the load, stores the measurement, and writes the sample files.
 fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
     let files = args.profile.files(Existing::forced(args.force))?;
     let stop = interrupt::raise_flag()?;
@@ -177,7 +178,7 @@ fn measure(args: &BenchArgs, store: Option<&mut Store>) -> Result<Measurement> {
     Ok(measurement)
 }
 
-/// The load's progress, for a terminal's one line.
+/// The load's progress, for a single terminal line.
 fn words(p: Progress) -> String {
     let done = |unit: u64, name: &str| match p.total {
         Some(total) => format!("{} of {} {name}", p.done / unit, total / unit),

@@ -1,4 +1,4 @@
-//! `iotrail check`: the capabilities of this machine and these privileges, the functions lost without the others, and their remedies.
+//! `iotrail check`: what this machine and these privileges permit, which features are lost otherwise, and the remedies.
 
 mod interfaces;
 mod machine;
@@ -29,9 +29,9 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Prints the report. The status is 0 even if items are missing: `check` only informs.
+/// Prints the report. Exits with status 0 even if items are missing, because `check` only informs.
 ///
-/// Errors: `--file` is missing (wrong input); sysfs is not readable (machine).
+/// Usage error: `--file` does not exist. Machine error: sysfs is unreadable.
 pub fn run(args: &CheckArgs) -> Result<u8> {
     if args.verbose {
         support::be_verbose();
@@ -47,7 +47,7 @@ pub fn run(args: &CheckArgs) -> Result<u8> {
 fn examine(args: &CheckArgs) -> Result<Report> {
     let target = match &args.file {
         Some(path) => Some(block::describe(path)?),
-        // A deleted working directory is not wrong input.
+        // A deleted working directory is not a usage error.
         None => block::describe(Path::new(".")).ok(),
     };
     let online = cpu::online()?;

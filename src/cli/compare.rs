@@ -1,7 +1,7 @@
-//! `iotrail compare`: whether B differs from A, by how much, and with which certainty.
+//! `iotrail compare`: whether B differs from A, by how much and with which confidence.
 //!
-//! Exit status: 0 compared, with any result; 1 what `--fail-on` names; 4 if no evaluated comparison meets it and another
-//! could not be evaluated; 2 and 3 as everywhere.
+//! Exit status: 0 compared, with any result; 1 if `--fail-on` matches; 4 if no evaluated comparison matches and another
+//! could not be evaluated; 2 and 3 as for all commands.
 
 mod fleets;
 mod given;
@@ -72,7 +72,7 @@ pub struct CompareArgs {
     pub json: bool,
 }
 
-/// `5%` or `0.05`.
+/// Parses `5%` or `0.05`.
 pub(super) fn share(text: &str) -> std::result::Result<f64, String> {
     let number = text.strip_suffix('%').map_or_else(|| text.parse(), |n| n.trim().parse().map(|n: f64| n / 100.0));
     match number {
@@ -102,12 +102,12 @@ impl FailOn {
         }
     }
 
-    /// It is not, or by no more than counts as equivalent.
+    /// Whether the condition is ruled out, or at most met within the equivalence band.
     fn is_ruled_out(self, c: &Comparison) -> bool {
         if matches!(c.verdict, Verdict::Faster | Verdict::Slower | Verdict::Equivalent) {
             return !self.is_met(c.verdict);
         }
-        // Without p, too few were measured for any verdict, even if there is an interval.
+        // Without p there were too few measurements for any verdict, even with an interval.
         let known = c.ci95.filter(|_| c.p.is_some());
         let Some(([lo, hi], metric)) = known.zip(c.metric.parse::<Metric>().ok()) else {
             return matches!(self, FailOn::Inconclusive | FailOn::NotComparable);
@@ -141,7 +141,7 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
         terminal::say(&format!("warning: {left_over}"));
     }
     match (&all[..], args.json) {
-        // One comparison is one object; several are a list.
+        // A single comparison is an object; several are a list.
         ([one], true) => terminal::print_json(one)?,
         (several, true) => terminal::print_json(&several)?,
         (several, false) => terminal::show(&terminal::comparisons(several, unit, args.full))?,
@@ -149,12 +149,13 @@ pub fn run(args: &CompareArgs) -> Result<u8> {
     Ok(gate(&args.fail_on, &all))
 }
 
-/// The status of `--fail-on` for the comparisons: one that is met decides; otherwise one that could not be evaluated.
+/// The exit status of `--fail-on`: a comparison that matches decides; otherwise one that could not be evaluated.
 pub(super) fn gate(fail_on: &[FailOn], all: &[Comparison]) -> u8 {
     gate_or(fail_on, all, &not_evaluated)
 }
 
-/// `open`: the message for one that could not be evaluated: the condition, the first of these, their number, and the total.
+/// `open` makes the message about comparisons that could not be evaluated, from the condition, the first of them, their
+/// number, and the total.
 fn gate_or(fail_on: &[FailOn], all: &[Comparison], open: &dyn Fn(FailOn, &Comparison, usize, usize) -> String) -> u8 {
     if all.iter().any(|c| fail_on.iter().any(|f| f.is_met(c.verdict))) {
         return 1;
@@ -192,16 +193,16 @@ fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> 
     format!("{cannot}: {reason}; {remedy}")
 }
 
-/// Two sides, compared.
+/// Comparisons of two sides.
 pub(super) struct Sides {
-    /// Metric by metric, cell by cell.
+    /// By metric, then by cell.
     pub all: Vec<Comparison>,
-    /// Cells without a counterpart, in words.
+    /// Cells without a counterpart, as text.
     pub left_over: Vec<String>,
     pub unit: Unit,
 }
 
-/// `names`: of metrics; none: the metrics of both sides' program.
+/// `names`: the metrics; if empty, those of both sides' program.
 pub(super) fn of_sides(a: &str, b: &str, stored: &mut Stored, names: &[String], within: f64) -> Result<Sides> {
     let a = Input::read(a, stored, names)?;
     let b = Input::read(b, stored, names)?;

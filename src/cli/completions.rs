@@ -1,5 +1,5 @@
-//! `iotrail completions`: the scripts with which shells complete commands, options and their values. For experiments, stored runs and cells they
-//! call the program itself (`candidates`).
+//! `iotrail completions`: shell scripts that complete commands, options and values. To complete experiments, stored
+//! runs and cells, they call iotrail itself (`candidates`).
 
 pub mod candidates;
 
@@ -20,7 +20,7 @@ pub fn run(args: &CompletionsArgs) -> Result<u8> {
     let mut script = Vec::new();
     generate(args.shell, &mut super::Cli::command(), "iotrail", &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
-    // The line where zsh would start to complete by the script itself.
+    // Before this line, at which zsh would start a completion by executing the script.
     if let (Shell::Zsh, Some(at)) = (args.shell, script.rfind("if [ \"$funcstack[1]\" = ")) {
         script.truncate(at);
     }

@@ -1,4 +1,4 @@
-//! `iotrail explain`: the slowest I/Os of a recording or of a stored trace.
+//! `iotrail explain`: the slowest I/Os in a recording or a stored trace.
 
 use std::path::PathBuf;
 
@@ -77,7 +77,7 @@ pub fn run(args: &ExplainArgs) -> Result<u8> {
         opcode: args.opcode.clone(),
         failed: args.failed,
     };
-    // After the last entry there is an ending.
+    // After the last entry, the ending is known.
     let ending = |r: &Reader| r.ending().cloned().unwrap_or(Ending::Cut { at_byte: 0 });
     let explained = explain(header, reader, ending, &wanted)?;
     match args.json {

@@ -1,4 +1,4 @@
-//! `iotrail export`: a run or a recording for other programs.
+//! `iotrail export`: exports a run or a recording for other programs.
 
 mod recording;
 mod replay;
@@ -96,7 +96,7 @@ impl ExportArgs {
         Existing::forced(self.force)
     }
 
-    /// Files that become one stream, with their options.
+    /// Output files that are written as a single stream, with their options.
     fn streams(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let all = [
             ("--json", &self.json),
@@ -133,7 +133,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     {
         return trace::export(args, &trace);
     }
-    // A named run is not searched among the files.
+    // A run number is not treated as a file name.
     let mut stored = Stored::new(args.store.as_deref());
     if let Some(run) = args.source.to_str().map(|text| stored.number(text)).transpose()?.flatten() {
         let (record, store) = stored.outline(run)?;
@@ -152,7 +152,7 @@ pub fn run(args: &ExportArgs) -> Result<u8> {
     }
 }
 
-/// A recording's header is a line of JSON; an unreadable file is not a recording, and is refused with the reason.
+/// A recording starts with a header line in JSON. An unreadable file is not a recording; opening it reports the reason.
 fn is_recording(path: &Path) -> bool {
     const LINE_BYTES: u64 = 1 << 20;
     let mut line = vec![];

@@ -1,4 +1,5 @@
-//! `iotrail fleet`: runs of one experiment on several machines, kept as one; and the output for a fleet, here and in `report`.
+//! `iotrail fleet`: combines runs of one experiment on several machines. Also prints fleets, for this command and
+//! `report`.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -68,16 +69,16 @@ pub fn run(args: &FleetArgs) -> Result<u8> {
     show(&store, record, Options { full: args.full, json: args.json, store: args.store.as_deref(), output })
 }
 
-/// The output form of a fleet.
+/// How to print a fleet.
 pub struct Options<'a> {
     pub full: bool,
     pub json: bool,
-    /// The store as named.
+    /// The store as specified on the command line.
     pub store: Option<&'a Path>,
     pub output: Option<Reserved>,
 }
 
-/// Shows a stored fleet: answer first.
+/// Prints a stored fleet, answer first.
 pub fn show(store: &Store, record: FleetRecord, how: Options<'_>) -> Result<u8> {
     let (answer, unit) = answered(store, record)?;
     match how.output {
@@ -90,7 +91,7 @@ pub fn show(store: &Store, record: FleetRecord, how: Options<'_>) -> Result<u8> 
     Ok(0)
 }
 
-/// A stored fleet by its number.
+/// A stored fleet, by number.
 pub fn stored(store: &Store, fleet: i64) -> Result<FleetRecord> {
     store.fleet(fleet)?.ok_or_else(|| {
         Error::input(
@@ -100,7 +101,7 @@ pub fn stored(store: &Store, fleet: i64) -> Result<FleetRecord> {
     })
 }
 
-/// The machines' common result. Their runs are compared by as many threads as there are CPUs, each with the store open for itself.
+/// The machines' common result. As many threads as CPUs compare their runs, each with a store connection of its own.
 fn answered(store: &Store, record: FleetRecord) -> Result<(FleetAnswer, Unit)> {
     let runs: Vec<(&str, i64)> = record.runs().map(|(node, run)| (node.node.as_str(), run)).collect();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(runs.len().max(1));
@@ -131,7 +132,7 @@ fn answered(store: &Store, record: FleetRecord) -> Result<(FleetAnswer, Unit)> {
     Ok((all.answer(record), unit))
 }
 
-/// Finds the runs, copies those of other stores, and stores the fleet.
+/// Finds the runs, copies those in other stores, and stores the fleet.
 fn gathered(args: &FleetArgs, store: &mut Store) -> Result<FleetRecord> {
     let mut nodes: Vec<FleetNode> = Vec::new();
     let mut first: Option<RunRecord> = None;
@@ -193,7 +194,7 @@ fn state(record: &RunRecord) -> NodeState {
     }
 }
 
-/// The run that `text` names, and the name of its machine.
+/// The run specified by `text`, and its machine's name.
 fn found<'t>(text: &'t str, store: &mut Store) -> Result<(Option<&'t str>, i64)> {
     let is_there = |path: &str| Path::new(path).exists();
     let (called, run) = match text.split_once('=') {

@@ -1,4 +1,4 @@
-//! A run on the command line: its number in the store, `last`, or a JSON file.
+//! A run specified on the command line: its number in the store, `last`, or a JSON file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use iotrail_schema::run_record::{self, RunRecord};
 use iotrail_schema::stored_trace;
 use iotrail_store::{Store, default_path};
 
-/// The name of the most recently started run.
+/// Refers to the most recently started run.
 const LAST: &str = "last";
 
-/// The store and its cached runs: each run is read once.
+/// The store with a cache, so that each run is read only once.
 pub struct Stored {
     path: Option<PathBuf>,
     opened: Option<Store>,
@@ -31,12 +31,12 @@ impl Stored {
         Self { path: path.map(Path::to_owned), opened: None, runs: BTreeMap::new() }
     }
 
-    /// The store, if it was opened.
+    /// The store, if it has been opened.
     pub fn opened(&self) -> Option<&Store> {
         self.opened.as_ref()
     }
 
-    /// The number of the run that `text` names; `None`: it names a file.
+    /// The run number specified by `text`; `None` if `text` is a file.
     pub fn number(&mut self, text: &str) -> Result<Option<i64>> {
         if fleet_record::number(text).is_some() {
             return Err(Error::input(
@@ -72,20 +72,20 @@ impl Stored {
         Ok(record)
     }
 
-    /// As above with packed measurements; not cached.
+    /// The same with packed measurements, and without caching.
     pub fn run_packed(&mut self, run: i64) -> Result<RunRecord> {
         let store = self.store(&format!("no run {run}"))?;
         packed(store, run)?.ok_or_else(|| unknown_run(run, store.path()))
     }
 
-    /// A run without its measurements, and the store that has them.
+    /// A run without measurements, and the store that contains them.
     pub fn outline(&mut self, run: i64) -> Result<(RunRecord, &Store)> {
         let store = self.store(&format!("no run {run}"))?;
         let record = store.outline(run)?.ok_or_else(|| unknown_run(run, store.path()))?;
         Ok((record, store))
     }
 
-    /// Summaries of all stored runs.
+    /// The store, for summaries of all runs.
     pub fn all(self) -> Result<Store> {
         open(self.path.as_deref(), "no run")
     }
@@ -98,7 +98,7 @@ impl Stored {
     }
 }
 
-/// A run with its measurements packed; `None` if there is no such run.
+/// A run with packed measurements; `None` if it does not exist.
 pub fn packed(store: &Store, run: i64) -> Result<Option<RunRecord>> {
     let Some(mut record) = store.outline(run)? else { return Ok(None) };
     let (mut packer, unpacked) = (Packer::default(), Arc::default());
@@ -112,15 +112,15 @@ pub fn packed(store: &Store, run: i64) -> Result<Option<RunRecord>> {
     Ok(Some(record))
 }
 
-/// The content of a JSON file.
+/// The contents of a JSON file.
 pub enum Document {
     Measurement(Box<Measurement>),
-    /// Output of `bench --repeats`: each measurement was made separately.
+    /// Output of `bench --repeats`: independent measurements.
     Measurements(Vec<Measurement>),
     Run(Box<RunRecord>),
 }
 
-/// Bytes that a JSON file may have.
+/// Maximum size of a JSON file in bytes.
 pub const LONGEST: u64 = 1 << 30;
 
 impl Document {
@@ -129,7 +129,7 @@ impl Document {
         let unreadable = |e| unreadable(path, e);
         let text = input::text(path, LONGEST).map_err(unreadable)?;
         let value: Value = serde_json::from_str(&text).map_err(|e| {
-            // JSON has no number that is not finite, except one that is too large.
+            // JSON cannot represent infinity or NaN, except by an overflowing number.
             let what = match e.is_eof() {
                 true => "is truncated".to_owned(),
                 false if e.to_string().starts_with("number out of range") => {
@@ -188,7 +188,7 @@ pub fn unreadable(path: &Path, e: std::io::Error) -> Error {
     Error::input(format!("cannot read {}", path.display()), remedy).because(e)
 }
 
-/// A document or a measurement of a run that is another version's.
+/// Reports a document, or a measurement in a run, with another version's schema.
 fn unknown_schema(document: &Value) -> Option<String> {
     let of = |value: &Value| value.get("schema").and_then(Value::as_str).map(str::to_owned);
     let known = [measurement::SCHEMA, run_record::SCHEMA];
@@ -206,7 +206,7 @@ fn unknown_schema(document: &Value) -> Option<String> {
 /// Tolerance for rounding when values of one measurement are compared.
 const ROUNDED: f64 = 0.01;
 
-/// The first measurement whose `iops` is not what its `ios` and `elapsed_ns` make.
+/// The first measurement whose `iops` contradicts its `ios` and `elapsed_ns`.
 fn contradiction(document: &Value) -> Option<String> {
     let number = |m: &Value, name: &str| m.get(name).and_then(Value::as_f64);
     let of_one = |(at, m): (String, &Value)| {
@@ -218,7 +218,7 @@ fn contradiction(document: &Value) -> Option<String> {
     each_measurement(document).into_iter().find_map(of_one)
 }
 
-/// All values of a document, with their paths.
+/// All measurements of a document, with their paths.
 fn each_measurement(document: &Value) -> Vec<(String, &Value)> {
     if let Some(list) = document.as_array() {
         return list.iter().zip(0..).map(|(m, i): (_, usize)| (format!("[{i}]."), m)).collect();
@@ -237,7 +237,7 @@ fn each_measurement(document: &Value) -> Vec<(String, &Value)> {
     }
 }
 
-/// The first number below 0 in a measurement or in one of a run's, and what it is called; parameters may be negative.
+/// The first negative number in a measurement, with its name; parameters may be negative.
 fn negative_figure(document: &Value) -> Option<(String, String)> {
     each_measurement(document).into_iter().find_map(|(at, m)| negative(m, at.strip_suffix('.').unwrap_or_default()))
 }
@@ -254,7 +254,7 @@ fn negative(value: &Value, path: &str) -> Option<(String, String)> {
     }
 }
 
-/// The last name of a field before a place in a JSON text, both counted from 1.
+/// The last field name before a position in JSON text; line and column are 1-based.
 fn field_before(text: &str, line: usize, column: usize) -> Option<&str> {
     let start = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum::<usize>();
     let before = text.get(..start + column).or_else(|| text.get(..start))?;

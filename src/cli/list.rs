@@ -1,4 +1,4 @@
-//! `iotrail list`: the built-in experiments, and the stored runs, traces and fleets.
+//! `iotrail list`: lists built-in experiments, and stored runs, traces and fleets.
 
 use std::path::PathBuf;
 
@@ -52,7 +52,7 @@ struct BuiltIn {
     title: String,
 }
 
-/// Prints the built-in experiments and every run of the store; a store that does not exist is treated as empty.
+/// Prints the built-in experiments and all stored runs; a missing store counts as empty.
 pub fn run(args: &ListArgs) -> Result<u8> {
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     if let Some(new) = &args.salvage {

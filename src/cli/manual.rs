@@ -1,4 +1,4 @@
-//! `iotrail man`: the manual pages, one per command, generated from the definitions of the help.
+//! `iotrail man`: generates the manual pages, one per command, from the definitions of the help.
 
 mod machine;
 mod measure;
@@ -39,7 +39,7 @@ pub fn run(args: &ManArgs) -> Result<u8> {
             output::free(&place, Existing::forced(args.force))?;
         }
     }
-    // A signal removes the partial results.
+    // On a signal, remove partial results.
     interrupt::raise_flag()?;
     let mut out = Folder::open(&args.folder, Existing::Replace, "DIR")?;
     for (name, page) in pages {
@@ -51,7 +51,7 @@ pub fn run(args: &ManArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// A page that this command has written, of whatever version.
+/// Whether this command wrote the page, in any version.
 fn is_ours(page: &Path) -> bool {
     let is_file = page.symlink_metadata().is_ok_and(|there| there.is_file());
     is_file
@@ -60,10 +60,10 @@ fn is_ours(page: &Path) -> bool {
         })
 }
 
-/// The end of the first line of every page.
+/// End of the first line of every page.
 const MANUAL: &str = "\"iotrail manual\"";
 
-/// (file, page) of each command, the program's own first.
+/// File name and page of each command, starting with the program itself.
 fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut root = super::Cli::command().disable_help_subcommand(true);
     root.build();
@@ -88,7 +88,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     let text = text(name).ok_or_else(|| io::Error::other(format!("{name} has no text")))?;
     let title = name.to_uppercase();
     let source = concat!("iotrail ", env!("CARGO_PKG_VERSION"));
-    // Without a date: the same program gives the same pages. An empty word keeps the positions of the next ones.
+    // No date, so that the output is reproducible. The empty word keeps the positions of the following ones.
     writeln!(out, ".TH {title} 1 \"\" \"{source}\" {MANUAL}")?;
     let man = Man::new(command.clone());
     man.render_name_section(&mut out)?;
@@ -115,10 +115,10 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
         }
     }
     let is_root = name == ROOT;
-    // The program's text on first steps and exit status is in sections here.
+    // For the program itself, first steps and exit status have sections of their own.
     if let Some(notes) = command.get_after_help().filter(|_| !is_root) {
         more.control("SH", ["NOTES"]);
-        // It is laid out.
+        // The text is preformatted.
         more.control("nf", []);
         for line in notes.to_string().lines() {
             more.text([roman(line)]);
@@ -134,14 +134,14 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     more.control("SH", ["SEE ALSO"]);
     more.text(see_also(text.see_also));
     more.to_writer(&mut out)?;
-    // A terminal without UTF-8 would show nothing in their places, and microseconds as seconds.
+    // A terminal without UTF-8 would omit these characters, and show microseconds as seconds.
     Ok(String::from_utf8_lossy(&out).replace('…', "...").replace('µ', "u").into_bytes())
 }
 
-/// The name of the program's own page.
+/// Name of the program's own page.
 const ROOT: &str = "iotrail";
 
-/// The text of each page in addition to its options.
+/// A page's text in addition to its options.
 fn text(page: &str) -> Option<&'static Page> {
     Some(match page {
         ROOT => &own::ROOT,

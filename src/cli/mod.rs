@@ -47,7 +47,7 @@ pub mod trace;
 pub mod track;
 pub mod r#try;
 
-/// The output of `iotrail` without a command.
+/// Printed by `iotrail` without a command.
 const BEGIN: &str = "Usage: iotrail <COMMAND>
 
 iotrail traces each asynchronous I/O from submission to the application.
@@ -134,15 +134,15 @@ enum Command {
     SlurmNode(iotrail_cluster::on_node::NodeArgs),
 }
 
-/// Exit status: 0 done, 1 a finding or comparison that --fail-on names, 2 usage error or wrong input, 3 the machine does not allow
-/// it, 4 a gate that could not be evaluated, 5 data corruption, 70 an error in iotrail.
+/// Exit status: 0 done; 1 a finding or comparison matches --fail-on; 2 usage error; 3 the machine does not permit it; 4
+/// a gate could not be evaluated; 5 data corruption; 70 an error in iotrail.
 pub fn main() -> ExitCode {
     if let Some(found) = completions::candidates::asked(std::env::args_os()) {
-        // A shell is completing a line: an error has no reader there.
+        // A shell is completing a command line, so an error would have no reader.
         return terminal::print_ours(&found).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     std::panic::set_hook(Box::new(|panic| {
-        // Its first line asks for a report; its place is below that, and the stack if RUST_BACKTRACE requests it.
+        // The first line asks for a bug report; the location follows, and with RUST_BACKTRACE the stack.
         let at = panic.location().map_or_else(String::new, |l| format!(" at {}:{}", l.file(), l.line()));
         let said = error::panic_text(panic.payload());
         terminal::say(&format!("iotrail: {}", Error::internal(format!("panic{at}: {said}"))));
@@ -151,7 +151,7 @@ pub fn main() -> ExitCode {
         }
     }));
     limits::raise();
-    // Another iotrail process reads the outcome.
+    // Another iotrail process reads the result.
     let is_asked = ourselves::is_asked();
     let mut args: Vec<OsString> = std::env::args_os().collect();
     if is_asked {
@@ -207,7 +207,7 @@ fn dispatch(command: &Command) -> Result<u8> {
     }
 }
 
-/// A process by its ID.
+/// Parses a process ID.
 fn process(text: &str) -> std::result::Result<u32, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err(format!("'{text}' is not a process ID (`pgrep NAME` prints those of a program)")),
@@ -215,7 +215,7 @@ fn process(text: &str) -> std::result::Result<u32, String> {
     }
 }
 
-/// A number of seconds, or a span with its unit.
+/// Parses a number of seconds, or a time with a unit.
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| format!("'{text}' is not a time")),
@@ -223,8 +223,8 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
     }
 }
 
-/// Help and version are answers; everything else from the parser is a usage error, in one line like every other error.
-/// `words` are the first arguments: the command, if there is one of that name, and one within it.
+/// Help and version are answers; everything else from the parser is a usage error, printed on one line like other
+/// errors. `words`: the first arguments, which may name a command and a subcommand.
 fn told_by_parser(e: &clap::Error, words: &[OsString]) -> Result<u8> {
     match e.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -233,7 +233,7 @@ fn told_by_parser(e: &clap::Error, words: &[OsString]) -> Result<u8> {
             terminal::print_ours(&text)?;
             Ok(0)
         }
-        // No command was given: the list of commands is the best answer, but not a result.
+        // Without a command, the list of commands is the best answer, but it is not a success.
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             match words.first() {
                 None => BEGIN.lines().for_each(terminal::say),
@@ -248,7 +248,7 @@ fn told_by_parser(e: &clap::Error, words: &[OsString]) -> Result<u8> {
     }
 }
 
-/// The command that these words name: `run`, `net bench`.
+/// The command named by these words: `run`, `net bench`.
 fn named(words: &[OsString]) -> Option<String> {
     let all = Cli::command();
     let command = all.find_subcommand(words.first()?)?;
@@ -256,15 +256,15 @@ fn named(words: &[OsString]) -> Option<String> {
     Some(within.map_or_else(|| command.get_name().to_owned(), |c| format!("{} {}", command.get_name(), c.get_name())))
 }
 
-/// The parser's message without its layout: the error, then its tip, or where the options of `command` are listed.
+/// The parser's message without its layout: the error, followed by its tip or a reference to the help of `command`.
 fn wrong_use(text: &str, command: Option<&str>) -> Error {
     let mut what: Vec<&str> = Vec::new();
     let mut tip = None;
-    // A usage may have several lines, and only the parser's last line follows it.
+    // The usage may have several lines, and only the parser's last line follows it.
     let said = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage: "));
     for line in said.filter(|l| !l.is_empty()) {
         if let Some(rest) = line.strip_prefix("tip: ") {
-            // A word after `--` would be a program's.
+            // A word after `--` would belong to a program.
             if !rest.starts_with("to pass '") {
                 tip.get_or_insert(rest);
             }
@@ -273,7 +273,7 @@ fn wrong_use(text: &str, command: Option<&str>) -> Error {
         }
     }
     let what_is_wrong = what.join(" ");
-    // A program's name without `--` before it.
+    // A program's name without a preceding `--`.
     let program = what_is_wrong.strip_prefix("unexpected argument '").and_then(|rest| rest.split_once("' found"));
     if let (Some("trace"), Some((program, _))) = (command, program)
         && !program.starts_with('-')
@@ -284,7 +284,7 @@ fn wrong_use(text: &str, command: Option<&str>) -> Error {
     Error::input(what.join(" "), tip.map_or(format!("see `iotrail{command} --help`"), str::to_owned))
 }
 
-/// The given options among these, with their values as they were written.
+/// The options that were specified on the command line, with their values as written.
 fn on_the_command_line(options: clap::Command, matches: &ArgMatches) -> Vec<OptionValues> {
     let is_given = |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
     let given = |arg: &clap::Arg| {

@@ -1,4 +1,4 @@
-//! `iotrail monitor`: always on, within a budget.
+//! `iotrail monitor`: traces permanently, within a CPU budget.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -238,14 +238,14 @@ fn line(stall: &Stall) -> String {
     )
 }
 
-/// As syslog(3) numbers them.
+/// Numbered as in syslog(3).
 #[derive(Clone, Copy)]
 enum Priority {
     Warning = 4,
     Info = 6,
 }
 
-/// With the prefix that journald reads, if standard error goes there.
+/// Adds the prefix that journald evaluates, if standard error is connected to journald.
 fn say(priority: Priority, text: &str) {
     let journal = std::env::var("JOURNAL_STREAM").ok();
     let is_journal = journal.is_some_and(|journal| {
@@ -271,7 +271,7 @@ impl ServiceManager {
         ServiceManager(connect())
     }
 
-    /// The monitor continues without a manager.
+    /// Without a service manager, the monitor continues.
     fn notify(&self, state: &str) {
         if let Some((socket, to)) = &self.0 {
             socket.send_to_addr(state.as_bytes(), to).map(drop).unwrap_or(());

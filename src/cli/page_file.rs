@@ -1,4 +1,4 @@
-//! The output file of a page.
+//! A page's output file.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_report::html;
 use iotrail_report::terminal;
 
-/// Overwrites existing pages of iotrail; other files only with --force.
+/// Overwrites existing iotrail pages; other files only with --force.
 pub fn reserve(path: &Path, force: bool) -> Result<Reserved> {
     let is_file = path.is_file();
     let is_ours = is_file && html::is_page(path);
@@ -20,12 +20,12 @@ pub fn reserve(path: &Path, force: bool) -> Result<Reserved> {
         ));
     }
     let reserved = Reserved::new(path, Existing::forced(force || is_ours), "-o")?;
-    // A signal removes the incomplete file.
+    // On a signal, remove the incomplete file.
     interrupt::raise_flag()?;
     Ok(reserved)
 }
 
-/// Prints the path of the page, unless it went to standard output.
+/// Prints the page's path, unless the page went to standard output.
 pub fn write(to: Reserved, page: &str) -> Result<()> {
     let shown = output::shown(to.path());
     let mut out = to.open()?;

@@ -1,4 +1,4 @@
-//! Options of the commands that sample the CPUs, and the files they make of the samples.
+//! Options of commands that sample the CPUs, and the files written from the samples.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ enum Stacks {
 }
 
 impl ProfileArgs {
-    /// `None`: samples are not requested.
+    /// `None` if samples are not requested.
     pub fn sampling(&self) -> Option<Sampling> {
         let clock = match self.profile_by {
             Pace::Time => Clock::Time,
@@ -63,7 +63,7 @@ impl ProfileArgs {
         self.profile.then_some(Sampling { clock, hz: self.profile_hz })
     }
 
-    /// The requested files, checked for writability before the measurement.
+    /// The requested files; checks that they are writable before the measurement.
     pub fn files(&self, existing: Existing) -> Result<Files> {
         let reserve = |path: &Option<PathBuf>, option| {
             path.as_deref().map(|path| Reserved::new(path, existing, option)?.apart()).transpose()
@@ -76,7 +76,7 @@ impl ProfileArgs {
     }
 }
 
-/// Files for the samples.
+/// The files for samples.
 pub struct Files {
     flamegraph: Option<Reserved>,
     folded: Option<Reserved>,
@@ -84,7 +84,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Writes them.
+    /// Writes the files.
     pub fn write(self, samples: &[Sample], how: &CpuSamples) -> Result<()> {
         let (under, of) = match self.stacks {
             Stacks::All => (folded::Under::All, "CPU samples"),

@@ -1,4 +1,4 @@
-//! Options of `try` and `advise` for a program: its metrics, its checks, its server.
+//! Options of `try` and `advise` that describe a program: its metrics, checks and server.
 
 use std::ffi::OsString;
 
@@ -42,7 +42,7 @@ fn ready(text: &str) -> std::result::Result<String, String> {
     text.parse::<Ready>().map(|_| text.to_owned())
 }
 
-/// The error without its place in the experiment of a command's options: the user did not write that text.
+/// Removes the error's position in the experiment generated from a command's options, which the user did not write.
 pub fn without_place(command: &str, e: Error) -> Error {
     if e.place.as_ref().is_none_or(|place| !place.starts_with(command)) {
         return e;
@@ -53,7 +53,7 @@ pub fn without_place(command: &str, e: Error) -> Error {
 }
 
 impl ProgramOptions {
-    /// `[load]` of an experiment with this program.
+    /// An experiment's `[load]` with this program.
     pub fn load(&self, command: &[OsString]) -> Result<Table> {
         let words = command.iter().map(|word| {
             word.to_str().map(Value::from).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `iotrail replay`: a recorded program's I/O without the program, unchanged and with other options.
+//! `iotrail replay`: replays a recorded program's I/O without the program, unchanged and with modified options.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -173,10 +173,10 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// Most requests that are read, if no other number is given.
+/// Maximum number of requests read by default.
 const MOST: u64 = 10_000_000;
 
-/// Errors (input): no recording for replay, or one that is damaged or truncated.
+/// Usage errors: not a recording for replay, or damaged or truncated.
 pub(super) fn read(path: &Path) -> Result<Program> {
     program(path, MOST, &ProgressBar::hidden())
 }

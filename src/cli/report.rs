@@ -1,4 +1,4 @@
-//! `iotrail report`: shows a run or a trace, of the store or of a JSON file, as one HTML page or on the terminal.
+//! `iotrail report`: shows a run or trace, from the store or a JSON file, as an HTML page or on the terminal.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -69,16 +69,16 @@ pub struct ReportArgs {
     pub json: bool,
 }
 
-/// A run, and its name.
+/// A run with its name.
 struct Named {
     name: String,
     record: RunRecord,
-    /// It is in the store.
+    /// The run is in the store.
     is_stored: bool,
 }
 
 pub fn run(args: &ReportArgs) -> Result<u8> {
-    // An unwritable page is reported before it is created.
+    // Report an unwritable page before creating it.
     let output = args.output.as_deref().map(|path| page_file::reserve(path, args.force)).transpose()?;
     let mut stored = Stored::new(args.store.as_deref());
     if let (Some(number), None) = (fleet_record::number(&args.run), &args.against) {
@@ -95,7 +95,7 @@ pub fn run(args: &ReportArgs) -> Result<u8> {
     let names = std::iter::once(&args.run).chain(&args.against);
     let mut runs = names.map(|name| read(name, &mut stored)).collect::<Result<Vec<_>>>()?;
     if let (None, Some(store)) = (&args.against, stored.opened()) {
-        // With two runs, the second is compared with the first.
+        // If there are two runs, the second is compared with the first.
         runs.iter_mut().try_for_each(|run| {
             run.record.comparisons = compared(&run.record, store)?;
             Ok(())
@@ -142,7 +142,7 @@ fn screen(Named { record, is_stored, .. }: Named, store: Option<&Store>, args: &
     Ok(0)
 }
 
-/// `store`: the run's store.
+/// `store`: the store that contains the run.
 fn on_screen(record: RunRecord, store: Option<&Store>, json: bool, view: View<'_>) -> Result<()> {
     match record.as_single() {
         Some(m) if json => terminal::print_measurement(m),
@@ -157,7 +157,7 @@ fn on_screen(record: RunRecord, store: Option<&Store>, json: bool, view: View<'_
     }
 }
 
-/// A run of the store, as its number shows it.
+/// Prints a stored run, specified by number.
 pub(super) fn stored(store: &Store, run: i64, how: Shown<'_>) -> Result<()> {
     let mut record = packed(store, run)?.ok_or_else(|| unknown_run(run, store.path()))?;
     record.comparisons = compared(&record, store)?;

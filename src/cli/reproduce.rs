@@ -1,6 +1,8 @@
-//! `iotrail reproduce`: runs a published study's experiments, as far as this machine can, and compares its figures with the measured ones.
+//! `iotrail reproduce`: runs a published study's experiments, as far as this machine can, and compares the published
+//! figures with the measured ones.
 //!
-//! Exit status: 0 judged, with any result; 1 when it was stopped before its end (stored parts are judged); 2, 3 and 70 as everywhere.
+//! Exit status: 0 compared, with any result; 1 if stopped early (the stored parts are compared); 2, 3 and 70 as for all
+//! commands.
 
 mod list;
 mod parts;
@@ -87,7 +89,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
             let mut store = Store::create_or_open(&path)?;
             match asked.measured(&mut store) {
                 Ok(run) if run.has_measured() => (run, Some(store)),
-                // Files that are not needed are removed.
+                // Removes files that are not needed.
                 run => {
                     store.abandon();
                     (run?, None)
@@ -115,7 +117,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
     Ok(u8::from(*is_stopped))
 }
 
-/// All parts of the study, or the named ones.
+/// All parts of the study, or the specified ones.
 fn asked_parts<'s>(args: &ReproduceArgs, study: &'s Study) -> Result<Vec<&'s Part>> {
     let named = |part: &String| {
         study.part.iter().find(|p| p.name == *part).ok_or_else(|| {
@@ -127,6 +129,6 @@ fn asked_parts<'s>(args: &ReproduceArgs, study: &'s Study) -> Result<Vec<&'s Par
         return Ok(study.part.iter().collect());
     }
     let found = args.only.iter().map(named).collect::<Result<Vec<_>>>()?;
-    // In the study's order, each once.
+    // In the study's order, without duplicates.
     Ok(study.part.iter().filter(|p| found.iter().any(|f| f.name == p.name)).collect())
 }

@@ -1,7 +1,7 @@
-//! `iotrail restore`: restores the host settings that a killed run left changed.
+//! `iotrail restore`: restores host settings that a killed run left changed.
 //!
-//! Exit status: 0 if all settings are restored; 1 if another program has changed one since, which is not modified; 3 if
-//! one cannot be restored.
+//! Exit status: 0 if all settings are restored; 1 if another program has since changed one, which is then left
+//! unmodified; 3 if one cannot be restored.
 
 use serde::Serialize;
 

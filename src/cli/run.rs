@@ -1,8 +1,9 @@
-//! `iotrail run`: an experiment, planned, measured, stored, reported.
+//! `iotrail run`: plans, measures, stores and reports an experiment.
 //!
-//! Exit status: 0 when every measurement was made; 1 when the run was stopped before (its measurements are stored and printed), or
-//! with --fail-on-unmet when an expectation is not met; 1 with --kernels when some of the kernels have not measured everything; 4 with
-//! --fail-on-unmet if an expectation could not be evaluated; 5 if --verify found corrupt data; 2, 3 and 70 as everywhere.
+//! Exit status: 0 if every measurement was made; 1 if the run was stopped early (its measurements are stored and
+//! printed), with --fail-on-unmet if an expectation is not met, or with --kernels if some kernels have not measured
+//! everything; 4 with --fail-on-unmet if an expectation could not be evaluated; 5 if --verify found corrupt data; 2, 3
+//! and 70 as for all commands.
 
 mod across;
 
@@ -89,13 +90,13 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// The named experiment.
+    /// The experiment specified on the command line.
     fn experiment(&self) -> &str {
         self.experiment.as_deref().unwrap_or_default()
     }
 }
 
-/// Size of a new target if neither the command line nor the experiment has one.
+/// Size of a new target if neither the command line nor the experiment specifies one.
 const SIZE: Bytes = Bytes(1 << 30);
 
 pub fn run(args: &RunArgs) -> Result<u8> {
@@ -134,7 +135,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     }
     let path = args.store.clone().map_or_else(default_path, Ok)?;
     let mut store = match args.resume {
-        // A missing store contains nothing to resume, and is not created for that.
+        // A missing store contains nothing to resume, and is not created.
         true => Store::open(&path)?.ok_or_else(|| nothing_to_resume(&plan.name, &path))?,
         false => Store::create_or_open(&path)?,
     };
@@ -179,7 +180,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     Ok(1)
 }
 
-/// The experiment for the nodes. It includes its text, and its name for messages.
+/// The experiment for the nodes: its text, and its name for messages.
 fn on_nodes<'a>(
     args: &RunArgs,
     experiment: &'a Experiment,
@@ -215,7 +216,7 @@ fn on_nodes<'a>(
     })
 }
 
-/// The status of `--fail-on-unmet` for the expectations: one that is not met decides; otherwise one that could not be evaluated.
+/// The exit status of `--fail-on-unmet`: an unmet expectation decides; otherwise one that could not be evaluated.
 fn gate(judged: &[Judged]) -> u8 {
     let is = |outcome| judged.iter().filter(move |j| j.outcome == outcome);
     if is(expectation::Outcome::NotMet).next().is_some() {
@@ -237,7 +238,7 @@ fn corruption_gone() -> Error {
     Error::internal("a run ended at corrupt data, and the store does not contain the reason")
 }
 
-/// The options that a resumed run needs again.
+/// The options to repeat when resuming the run.
 fn again(args: &RunArgs) -> String {
     let path =
         |name: &str, p: &Option<PathBuf>| p.as_ref().map_or_else(String::new, |p| format!("{name} {} ", p.display()));
@@ -248,7 +249,7 @@ fn again(args: &RunArgs) -> String {
     format!("{quick}{repeats}{allow_write}{}{size}{}", path("--file", &args.file), path("--store", &args.store))
 }
 
-/// The plan's options from the command line.
+/// Options of the plan from the command line.
 pub(super) struct PlanOptions<'a> {
     pub file: Option<&'a Path>,
     pub size: Option<Bytes>,
@@ -256,7 +257,7 @@ pub(super) struct PlanOptions<'a> {
     pub allow_write: bool,
 }
 
-/// The file that the cells use: the named one, otherwise the scratch file.
+/// The file that the cells use: the specified file, or the scratch file.
 pub(super) fn target(asked: &PlanOptions<'_>, experiment: &Experiment) -> Result<Target> {
     let scale = if asked.quick { experiment.quick.as_ref().unwrap_or(&experiment.full) } else { &experiment.full };
     let target_use = target_use(experiment.kind, scale)?;
@@ -269,7 +270,7 @@ pub(super) fn target(asked: &PlanOptions<'_>, experiment: &Experiment) -> Result
     match asked.file.or(named.as_deref()) {
         None => Ok(Target { path: Some(scratch::file(wanted)?), size: Some(wanted), scratch: true, allow_write }),
         Some(path) => {
-            // All of an existing target is used, unless a size is specified.
+            // An existing target is used entirely, unless a size is specified.
             let size = if path.exists() { asked.size } else { Some(wanted) };
             Ok(Target { path: Some(absolute(path)?), size, scratch: false, allow_write })
         }

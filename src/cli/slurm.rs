@@ -1,4 +1,5 @@
-//! `--slurm` and `--attach` of the commands that have them: the answer of all nodes, as `report f3` prints it, and their states.
+//! `--slurm` and `--attach`, for the commands that support them: prints the result of all nodes like `report f3`, and
+//! their states.
 
 use super::{fleet, report};
 use crate::runner::Shown;
@@ -18,12 +19,12 @@ const STATES: [NodeState; 6] = [
     NodeState::Waiting,
 ];
 
-/// Exit status: 0 if all nodes measured all that they can; 1 if some did not.
+/// Exit status: 0 if all nodes measured everything that they can; 1 if some did not.
 pub fn run(fleet: &Fleet, work: &Work<'_>, how: Shown<'_>) -> Result<u8> {
     iotrail_cluster::run(fleet, work, how.store)?.map_or(Ok(0), |collected| show(&collected, how))
 }
 
-/// As [`run`], of a job that was submitted before.
+/// Same as [`run`], for a job that was submitted earlier.
 pub fn attach(fleet: &Fleet, job: u64, how: Shown<'_>) -> Result<u8> {
     show(&iotrail_cluster::attach(fleet, job, how.store)?, how)
 }
@@ -48,7 +49,7 @@ fn show_answer(collected: &Collected, how: Shown<'_>) -> Result<()> {
     };
     match (&runs[..], record.nodes.len()) {
         ([], _) => {}
-        // A single node is an ordinary run.
+        // A single node's run is printed as an ordinary run.
         ([run], 1) => report::stored(&opened()?, *run, how)?,
         _ => {
             let shown = fleet::Options { full: how.full, json: false, store: how.store, output: None };
@@ -58,7 +59,7 @@ fn show_answer(collected: &Collected, how: Shown<'_>) -> Result<()> {
     terminal::show(&nodes(collected, how.full))
 }
 
-/// The states of the nodes: a line, and a table of the incomplete ones (`--full`: of all).
+/// The nodes' states: a summary line, and a table of the incomplete nodes (with `--full`, of all nodes).
 fn nodes(Collected { record, nodes, attach }: &Collected, full: bool) -> Screen {
     let mut out = Screen::new(Style::of_stdout());
     let of = |state| record.nodes.iter().filter(|n| n.state == state).count();

@@ -1,4 +1,4 @@
-//! `iotrail stalls`: the captures of the monitor.
+//! `iotrail stalls`: shows the monitor's captures.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A trace on the command line: its name in the store (`t12`), or a JSON file of `trace --json`.
+//! A trace specified on the command line: its name in the store (`t12`), or a JSON file from `trace --json`.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use iotrail_schema::trace_record::{SCHEMA, TraceRecord};
 use iotrail_store::{Store, named as store_named};
 use iotrail_watch::recording::Reader;
 
-/// Bytes of a file that are searched for its schema.
+/// Bytes at the start of a file that are searched for a schema.
 const BEGINNING: u64 = 4096;
 
 pub struct NamedTrace {
-    /// `t12`, or the name of the file.
+    /// `t12`, or the file's name.
     pub name: String,
     /// Its number in the store.
     pub number: Option<i64>,
     pub record: TraceRecord,
-    /// The command that prints it again.
+    /// The command that prints the trace again.
     pub again: String,
 }
 
@@ -42,7 +42,7 @@ impl NamedTrace {
     }
 }
 
-/// `None`: `text` names no trace.
+/// `None` if `text` does not refer to a trace.
 pub fn named(text: &str, store: Option<&Path>) -> Result<Option<NamedTrace>> {
     if let Some(number) = number(text) {
         let record = loaded(&mut store_of(number, store)?, number)?;
@@ -65,7 +65,7 @@ pub fn names_one(text: &str) -> bool {
     number(text).is_some() || is_trace(Path::new(text))
 }
 
-/// A file that cannot be read is for the other readers to refuse.
+/// An unreadable file is left for the other readers to reject.
 fn is_trace(path: &Path) -> bool {
     let mut beginning = Vec::new();
     let is_file = path.is_file();
@@ -96,7 +96,7 @@ fn unknown(store: &Store, trace: i64) -> Error {
     )
 }
 
-/// The recorded requests of a trace, and the name of their recording.
+/// A trace's recorded requests, and the name of their recording.
 pub fn requests(trace: i64, path: Option<&Path>) -> Result<(Reader, String)> {
     let mut store = store_of(trace, path)?;
     let found = store.trace(trace)?.ok_or_else(|| unknown(&store, trace))?;

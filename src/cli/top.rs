@@ -1,4 +1,4 @@
-//! `iotrail top`: the activity of other programs' rings per second, live.
+//! `iotrail top`: shows the activity of other programs' rings per second, live.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -88,7 +88,7 @@ fn words(asked: &Target, numbers: &Numbers) -> Result<String> {
     Ok(format!("{named}{}", and_descendants(others)))
 }
 
-/// Events that end it, other than the end of the traced programs.
+/// What ends it, other than the end of the traced programs.
 struct Ending {
     count: Option<u64>,
     stop: &'static AtomicBool,
@@ -107,7 +107,7 @@ impl Ending {
     }
 }
 
-/// A line or a block each interval.
+/// Prints lines, one block per interval.
 struct Printed {
     json: bool,
     ending: Ending,
@@ -135,7 +135,7 @@ impl Listener for Printed {
     }
 }
 
-/// A screen, from the start of tracing until this is dropped.
+/// A full-screen display, from the start of tracing until it is dropped.
 struct Drawn {
     screen: Screen,
     terminal: Option<DefaultTerminal>,
@@ -155,9 +155,9 @@ fn no_terminal(cause: std::io::Error) -> Error {
 
 impl Listener for Drawn {
     fn begins(&mut self, _missing: &[Warning]) -> Result<()> {
-        // A second request to end is served when the terminal is restored.
+        // A second request to stop is handled once the terminal is restored.
         interrupt::hold()?;
-        // From here on a panic restores the terminal before it prints anything.
+        // From here on, a panic restores the terminal before it prints anything.
         self.terminal = Some(ratatui::try_init().map_err(no_terminal)?);
         self.draw()
     }
@@ -190,7 +190,7 @@ impl Drop for Drawn {
     fn drop(&mut self) {
         if self.terminal.take().is_some() {
             ratatui::restore();
-            // Everything is restored: only the handling of a signal cannot be restored.
+            // The terminal is restored; a failure to reset the signal handling cannot be handled.
             interrupt::let_go().ok();
         }
     }

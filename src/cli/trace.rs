@@ -1,7 +1,8 @@
 //! `iotrail trace`: traces a program.
 //!
-//! Exit status: the command's own (128 + the signal that killed it; 0 if iotrail ended it after --duration); 0 without a
-//! command; before both, 1 a finding that `--fail-on` names is there or a limit of `--expect` is broken, 4 neither can be evaluated; 2 and 3 as everywhere.
+//! Exit status: the command's own (128 + signal if a signal killed it; 0 if iotrail stopped it after --duration); 0
+//! without a command. The following take precedence: 1 if a finding matches `--fail-on` or a limit of `--expect` is
+//! broken, 4 if neither can be evaluated; 2 and 3 as for all commands.
 
 mod expect;
 mod stored;
@@ -223,7 +224,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         None if !args.for_replay && (keep.any() || args.windows.is_some()) => Choice::fixed(1),
         None => Choice::adaptive(100),
     };
-    // Before any loading or storing: an address in use is reported here.
+    // Before loading or storing anything, so that an address in use is reported first.
     let server = args.metrics.clone().map(Server::start).transpose()?;
     let begin = || Storing::begin(args.store.as_deref(), &subject_of(&asked), args.redact, args.record.as_deref());
     let (mut storing, not_stored) = match (!args.no_store).then(begin).transpose() {
@@ -252,7 +253,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
             return Err(e);
         }
     };
-    // A trace that is refused has this one line.
+    // If the trace fails, its error is the only line.
     not_stored.iter().for_each(stored::warn);
     record.findings = diagnose::findings(&record);
     let captured = kept.as_mut().and_then(|kept| Some((kept.captured.take()?, kept.file.take()?)));
@@ -281,7 +282,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     if let Some(judged) = judged.as_ref().filter(|_| !args.json) {
         terminal::print(&(expect::lines(judged).join("\n") + "\n"))?;
     }
-    // A file that could not be written is reported after all other output.
+    // Report a file that could not be written after all other output.
     if let Some(how) = &record.total.cpu_samples {
         files.write(&samples, how)?;
     }
@@ -325,7 +326,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     Ok(if ended_by_us { 0 } else { commands_own(&record.subject) })
 }
 
-/// The counts of a recording for replay, and its losses.
+/// Describes a recording for replay: its counts and losses.
 fn captured_lines(captured: &Captured, path: &Path, length: u64) -> Vec<String> {
     let Captured { requests, calls, syncs, uncaptured } = *captured;
     let of = |n: u64, what: &str| words::plural(n as usize, what);
@@ -349,7 +350,7 @@ fn captured_lines(captured: &Captured, path: &Path, length: u64) -> Vec<String> 
     lines
 }
 
-/// With exact counts throughout.
+/// Traces every event, with exact counts.
 fn every_event(args: &TraceArgs, choice: Choice, numbers: Rc<Numbers>) -> Options {
     Options {
         duration: args.duration,
@@ -370,7 +371,7 @@ fn every_event(args: &TraceArgs, choice: Choice, numbers: Rc<Numbers>) -> Option
     }
 }
 
-/// `--expect-save`: every second run shares its CPUs.
+/// `--expect-save`: every second run shares its CPUs with busy processes.
 fn save_budget(args: &TraceArgs, path: &Path, existing: Existing) -> Result<u8> {
     let file = Reserved::new(path, existing, "--expect-save")?.apart()?;
     let mut records = Vec::new();
@@ -399,13 +400,13 @@ fn save_budget(args: &TraceArgs, path: &Path, existing: Existing) -> Result<u8> 
     Ok(0)
 }
 
-/// As `env` and `strace` do.
+/// The command's own exit status, as with `env` and `strace`.
 fn commands_own(subject: &Subject) -> u8 {
     let Subject::Command { exit_status: Some(status), .. } = subject else { return 0 };
     u8::try_from(*status).unwrap_or(u8::MAX)
 }
 
-/// The subject before it is traced.
+/// The subject before tracing starts.
 fn subject_of(target: &Target) -> Subject {
     match target {
         Target::Command(argv) => {
@@ -431,7 +432,7 @@ struct Printed<'a> {
     budget: Option<&'a [JudgedLimit]>,
 }
 
-/// The requests that were kept in memory, in the form of a recording.
+/// Explains the requests kept in memory, in the form of a recording.
 fn told(flight: Flight) -> Result<Explained> {
     let all = Selection { slowest: flight.entries.len(), by: By::Latency, ring: None, opcode: None, failed: false };
     let end = Ending::Whole(Box::new(flight.end));
@@ -441,7 +442,7 @@ fn told(flight: Flight) -> Result<Explained> {
 fn watch(asked: Target, how: &Options, extra: &Extra, storing: Option<&mut Storing>) -> Result<Traced> {
     let mut storing = storing;
     let stop = interrupt::raise_flag()?;
-    // A command writes to the same terminal: a line that is redrawn would disturb it.
+    // A command writes to the same terminal, so a redrawn line would disturb its output.
     let drawn = !matches!(asked, Target::Command(_));
     let target = if drawn { terminal::progress_target() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(None, target);
@@ -479,7 +480,7 @@ fn watch(asked: Target, how: &Options, extra: &Extra, storing: Option<&mut Stori
     record
 }
 
-/// The state of the named processes before they are traced, if their rings make no progress.
+/// Prints the state of the specified processes before tracing, if their rings make no progress.
 fn now(moment: &Moment) {
     let lines = diagnose::state::now(moment);
     let Some(still_ns) = moment.still_ns.filter(|ns| *ns > 0 && !lines.is_empty()) else { return };

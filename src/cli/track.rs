@@ -1,7 +1,8 @@
-//! `iotrail track`: the stored runs of one experiment in order: where a metric changed its level, and what else changed.
+//! `iotrail track`: shows the stored runs of one experiment over time: when a metric changed level, and which facts
+//! changed at the same time.
 //!
-//! Exit status: 0 evaluated, with any result; 1 what `--fail-on` names; 4 if too few runs are stored to decide, or other work
-//! disturbed all runs of one level.
+//! Exit status: 0 evaluated, with any result; 1 if `--fail-on` matches; 4 if too few runs are stored to decide, or if
+//! other work disturbed all runs of one level.
 
 use std::path::PathBuf;
 
@@ -106,10 +107,10 @@ fn history(args: &TrackArgs, store: &Store) -> Result<History> {
     let is_asked = |r: &&RunSummary| r.experiment == args.experiment && args.from.is_none_or(|from| r.run >= from);
     let mut gathered = Gathered::default();
     for summary in list.iter().filter(is_asked) {
-        // One after the other: a history of any length takes the memory of one run.
+        // One at a time, so that any history takes the memory of a single run.
         if let Some(run) = store.load(summary.run)? {
             let of_program = run.table == PROGRAM;
-            // It makes the program's own metrics known.
+            // Registers the program's own metrics.
             metrics(&run);
             let named = args.metric.iter().map(|name| Metric::named(name, of_program));
             let asked = named.collect::<std::result::Result<Vec<_>, _>>().map_err(unknown_metric)?;

@@ -1,8 +1,8 @@
-//! `iotrail try`: a user's unmodified program under other ring flags, CPUs and environments; the short form of an experiment
-//! of the kind `program`.
+//! `iotrail try`: runs a user's unmodified program under other ring flags, CPUs and environments. A short form for
+//! experiments of kind `program`.
 //!
-//! Exit status: 0 when every measurement was made; 1 when it was stopped before, or with --fail-on; 4 with --fail-on if an arm could not
-//! be compared; 2, 3 and 70 as everywhere.
+//! Exit status: 0 if every measurement was made; 1 if stopped early, or if --fail-on matches; 4 with --fail-on if an
+//! arm could not be compared; 2, 3 and 70 as for all commands.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -153,7 +153,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     if let Some(job) = args.fleet.attach {
         return slurm::attach(&args.fleet, job, shown);
     }
-    // A node may have programs that are missing here.
+    // A node may have programs that this machine lacks.
     if !args.fleet.slurm {
         iotrail_watch::command::find(&args.command)?;
     }
@@ -176,10 +176,10 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     Ok(record.map_or(1, |record| gated(&args.fail_on, &record)))
 }
 
-/// The experiment that the options make.
+/// Origin, in messages, of the experiment generated from the options.
 const ORIGIN: &str = "iotrail try";
 
-/// The status of `--fail-on` for the run: an arm that could not be compared does not pass.
+/// The exit status of `--fail-on`: an arm that could not be compared does not pass.
 fn gated(fail_on: &[FailOn], record: &RunRecord) -> u8 {
     let status = gate(fail_on, &record.comparisons);
     let is_compared = |arm: &String| record.comparisons.iter().any(|c| c.b == *arm);
@@ -199,7 +199,7 @@ fn save(text: &str, path: &Path) -> Result<u8> {
     Ok(0)
 }
 
-/// The experiment for the nodes: the one that --save writes, in this directory.
+/// The experiment for the nodes, which is the one that --save writes, in this directory.
 fn on_nodes<'a>(args: &TryArgs, experiment: &'a Experiment, text: &'a str, seed: u32) -> Result<Work<'a>> {
     Ok(Work {
         command: "try",
@@ -224,7 +224,7 @@ fn planned(experiment: &Experiment) -> Result<Plan> {
     plan(experiment, false, &Target::default(), &facts, &|host, _| host.refusal(None))
 }
 
-/// The experiment as in its file.
+/// The experiment's text, as in a file.
 fn experiment(args: &TryArgs) -> Result<String> {
     let mut load = args.program.load(&args.command)?;
     let mut put = |name: &str, value: Option<Value>| {
@@ -260,7 +260,7 @@ fn time(span: Duration) -> String {
     format!("{}ms", span.as_millis())
 }
 
-/// The unmodified program, and the arms against it.
+/// The as-is program, and the arms compared with it.
 fn arms(args: &TryArgs) -> Result<Vec<Table>> {
     let arm = |name: &str, options: Vec<(&str, Value)>| {
         let mut table: Table = options.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

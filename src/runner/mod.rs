@@ -1,4 +1,5 @@
-//! The runner of the commands that measure: a plan, measured, stored as it proceeds, read again, compared, printed.
+//! The runner for all commands that measure: measures a plan, storing as it proceeds, then reads back, compares and
+//! prints.
 
 pub mod outline;
 pub mod printed;
@@ -32,7 +33,7 @@ use iotrail_schema::program_record::{Legal, TriedArm};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::{Store, default_path, named};
 
-/// Measures what is to come, reads back all that is stored of the run, and compares.
+/// Measures the remaining slots, reads back everything stored for the run, and compares.
 pub fn measured(plan: &Plan, started: &Started, store: &mut Store) -> Result<(Outcome, RunRecord)> {
     let outcome = measure(plan, started, store)?;
     let mut record = store.load(started.run)?.ok_or_else(|| {
@@ -45,7 +46,8 @@ pub fn measured(plan: &Plan, started: &Started, store: &mut Store) -> Result<(Ou
     Ok((outcome, record))
 }
 
-/// Before any measurement: standard output takes the answer, and a program works with the arms of its plan. False: it was stopped.
+/// Checks before any measurement that standard output is writable and that a program works with the plan's arms.
+/// Returns false if stopped.
 pub fn checked(plan: &mut Plan) -> Result<bool> {
     output::stdout_accepts()?;
     if plan.kind != Kind::Program {
@@ -62,7 +64,7 @@ pub fn checked(plan: &mut Plan) -> Result<bool> {
     }
 }
 
-/// Outcome of an arm before its measurements.
+/// An arm's trial result, as text.
 fn precheck_words(arm: &TriedArm) -> String {
     let rings = match arm.rings.len() {
         0 => String::new(),
@@ -76,7 +78,7 @@ fn precheck_words(arm: &TriedArm) -> String {
     }
 }
 
-/// Prints the run; returns what became of its expectations.
+/// Prints the run; returns the outcomes of its expectations.
 pub fn show(record: &RunRecord, json: bool, view: View<'_>) -> Result<Vec<Judged>> {
     let judged = judge(record);
     let printed = match json {
@@ -86,23 +88,23 @@ pub fn show(record: &RunRecord, json: bool, view: View<'_>) -> Result<Vec<Judged
     printed.map_err(|e| kept(e, record.run, view.again)).map(|()| judged)
 }
 
-/// Where a run is kept, and how it is shown.
+/// Where to store a run, and how to print it.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
-    /// The store that was named.
+    /// The store specified on the command line.
     pub store: Option<&'a Path>,
     pub json: bool,
     pub full: bool,
 }
 
-/// Measures a plan from its start, and prints it. `None`: it was stopped, which has been reported.
+/// Measures a plan from the start and prints it. `None` if it was stopped, which has been reported.
 pub fn whole(plan: &mut Plan, seed: u32, how: Shown<'_>) -> Result<Option<RunRecord>> {
     whole_or_rest(plan, Some(seed), how)
 }
 
-/// The same; without a seed the rest of one that was broken off.
+/// The same, but without a seed resumes the last interrupted run.
 pub fn whole_or_rest(plan: &mut Plan, seed: Option<u32>, how: Shown<'_>) -> Result<Option<RunRecord>> {
-    // A store that cannot be written is found out before anything runs.
+    // Report an unwritable store before running anything.
     let path = how.store.map_or_else(default_path, |path| Ok(path.to_owned()))?;
     let mut store = Store::create_or_open(&path)?;
     let done = checked(plan).and_then(|goes_on| {
@@ -112,7 +114,7 @@ pub fn whole_or_rest(plan: &mut Plan, seed: Option<u32>, how: Shown<'_>) -> Resu
         let started = match seed {
             Some(seed) => start(plan, seed, &mut store)?,
             None => {
-                // With two hosts the measured one is the server's, whose kernel may differ.
+                // With two hosts, the server's host is measured, whose kernel may differ.
                 let is_far = |cell: &Cell| matches!(&cell.load, Load::Net(net) if net.between == Between::Hosts);
                 let kernel = iotrail_host::kernel::release().filter(|_| !plan.cells.iter().any(is_far));
                 resume(plan, &store, kernel.as_deref())?
@@ -137,7 +139,7 @@ pub fn whole_or_rest(plan: &mut Plan, seed: Option<u32>, how: Shown<'_>) -> Resu
     Ok(None)
 }
 
-/// A result that was not printed is not lost.
+/// Adds to an error that the result, although not printed, is stored.
 pub fn kept(e: Error, run: i64, again: &str) -> Error {
     Error { remedy: format!("{}; run {run} is stored: {again}", e.remedy), ..e }
 }
@@ -147,7 +149,7 @@ pub fn again(run: i64, store: Option<&Path>) -> String {
     format!("iotrail report {run}{}", named(store))
 }
 
-/// The arms against the first, from all that is stored of the run.
+/// Compares the arms with the first, using everything stored for the run.
 pub fn compared(record: &RunRecord, store: &Store) -> Result<Vec<Comparison>> {
     let failed = RefCell::new(None);
     let histogram = |cell, repeat| {
@@ -164,14 +166,14 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
     let stop: &AtomicBool = interrupt::raise_flag()?;
     let sampling = plan.profile.then_some(Sampling { clock: Clock::Time, hz: DEFAULT_HZ });
     let watching = Watching { sampling, follow: None };
-    // Both closures show something, one after the other.
+    // Two closures use the display, but never at the same time.
     let progress = RefCell::new(Progress::new(plan, started));
     let changes_host = plan.testable().any(|cell| !cell.host.is_empty());
     let mut settings = changes_host.then(Settings::open).transpose()?;
     let mut ends = Ends::default();
     let mut one = |cell: &Cell| {
-        // Before the load, and outside the measured span. The target is read again: a disk that was rebound to its driver
-        // has other queues, and a file may be there by now.
+        // Before the load, and outside the measured span. Reads the target again, because a disk rebound to its driver
+        // has new queues, and a file may now exist.
         if let Some(settings) = &mut settings {
             let target = cell.load.storage().and_then(cell::target_of);
             settings.set(&cell.host, target.as_ref())?;
@@ -179,7 +181,7 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
         let mut tell = |at| progress.borrow().load(&at);
         let mut measured = match &cell.load {
             Load::Storage(load) => {
-                // Other engines have no requests that can be traced.
+                // Other engines have no requests to trace.
                 let follow = plan.follow.filter(|_| load.engine.engine().ring.is_some());
                 cell::run(load, Watching { follow, ..watching }, &mut tell, stop)?
             }
@@ -189,7 +191,7 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
             }
             Load::Net(net) => ends.run(net, &cell.options, plan.follow, &mut tell, stop)?,
         };
-        // Settings changed meanwhile by another program affect the measurement.
+        // Settings that another program changed meanwhile affect the measurement.
         settings.as_mut().map_or(Ok(()), |settings| settings.check())?;
         if cell.host.cpu_quota.is_some() {
             // The quota was requested.
@@ -213,7 +215,7 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
         match left {
             Ok(lines) => lines.iter().for_each(|line| terminal::say(line)),
             Err(e) if outcome.is_ok() => return Err(e),
-            // The run's own error is the first one.
+            // The run's own error takes precedence.
             Err(e) => terminal::say(&e.to_string()),
         }
     }

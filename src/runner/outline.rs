@@ -1,4 +1,4 @@
-//! `run --plan`: what would be measured, in which order, and for how long.
+//! `run --plan`: what would be measured, in which order, and how long it would take.
 
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ fn text(plan: &Plan, seed: u32) -> Screen {
     out
 }
 
-/// Describes the changes to a file or device.
+/// Describes what is written to a file or device.
 fn writes(file: &Written) -> String {
     let path = file.path.display();
     let part = file.bytes.map_or_else(|| "all of it".into(), |n| format!("up to {}", bytes(n)));
@@ -154,7 +154,7 @@ fn time(plan: &Plan) -> String {
     parts.join(", and ")
 }
 
-/// With all that may be measured beyond the plan.
+/// Includes additional measurements beyond the plan.
 fn most(plan: &Plan, stated: Duration) -> Duration {
     stated.mul_f64(1.0 + most_beyond(plan))
 }

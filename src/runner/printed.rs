@@ -1,4 +1,4 @@
-//! A run as JSON: a record as it stands, or a stored run whose measurements are read one by one.
+//! A run as JSON: from a record in memory, or from the store, reading measurements one by one.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub struct Fields<'a> {
     said: Concluded<'a>,
 }
 
-/// The first lines of a run.
+/// A run's first lines.
 pub(super) fn head(record: &RunRecord) -> Head {
     Head::of_run(record, builtin::ALL.iter().any(|(name, _)| *name == record.experiment))
 }
@@ -75,25 +75,25 @@ impl<'a> Printed<'a> {
     fn measurement(&self, m: &Measurement) -> serde_json::Result<String> {
         match self {
             Printed::Run(_) => serde_json::to_string_pretty(m),
-            // The same text as in the other value.
+            // Uses the same number formatting as the other variant.
             Printed::Tried(_) => serde_json::to_string_pretty(&serde_json::to_value(m)?),
         }
     }
 }
 
-/// As `--json` prints it, nested in another document.
+/// In the form of `--json`, to be nested in another document.
 pub fn as_value(record: &RunRecord) -> Result<Value> {
     serde_json::to_value(Printed::of(record, &judge(record))?).map_err(not_json)
 }
 
-/// A cell's list of measurements, which the others' text is written around.
+/// A cell's list of measurements, around which the other text is written.
 const LIST: &str = "\n      \"measurements\": [";
 const LIST_END: &str = "\n      ]";
-/// Before each line of a measurement.
+/// Prefix of each line of a measurement.
 const INDENT: &str = "\n        ";
 
-/// A run of the store in the form of `--json`, written piece by piece. `record` is needed only for the results computed from its measurements:
-/// these are read again, one by one.
+/// Writes a stored run in the form of `--json`, piece by piece. `record` only serves to compute results from its
+/// measurements, which are read again one by one.
 pub fn pieces(mut record: RunRecord, store: &Store, take: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
     let judged = judge(&record);
     let said = Concluded::of(&record, &judged);

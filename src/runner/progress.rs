@@ -1,6 +1,7 @@
-//! How far a run is, on standard error, where that is a terminal.
+//! A run's progress, on standard error if that is a terminal.
 //!
-//! Drawn between measurements, and while the target is created, by the thread that starts them: nothing is drawn during a load.
+//! The thread that starts measurements draws it, between measurements and while the target is created; nothing is drawn
+//! during a load.
 
 use std::time::{Duration, Instant};
 
@@ -15,25 +16,25 @@ use iotrail_experiment::plan::Plan;
 use iotrail_load::{self, Doing};
 use iotrail_report::terminal::{self, sanitise, say};
 
-/// An estimate that is off by less is not corrected.
+/// Smaller errors of an estimate are not corrected.
 const SOME: Duration = Duration::from_secs(10);
 
 pub struct Progress {
     bar: ProgressBar,
     began: Instant,
-    /// Done before this process began.
+    /// Measurements done before this process started.
     before: usize,
-    /// The planned duration of one measurement.
+    /// Planned duration of one measurement.
     each: Duration,
-    /// The time of all measurements, and the block in which the run began; `None`: not known.
+    /// Duration of all measurements, and the block in which the run began; `None` if unknown.
     estimate: Option<(Duration, u32)>,
-    /// Reasons that have been printed: one reason often applies to many cells, and the report names them all.
+    /// Reasons already printed. A reason often applies to many cells, and the report lists them all.
     told: Vec<String>,
-    /// It takes no longer.
+    /// Maximum duration.
     budget: Option<Duration>,
-    /// How far a search is.
+    /// A search's progress.
     search: Option<String>,
-    /// Measurements of one block of a search; `None`: their duration is not estimated, or has been corrected.
+    /// Measurements per block of a search; `None` if their duration is not estimated, or has been corrected.
     to_correct: Option<usize>,
 }
 
@@ -61,7 +62,7 @@ impl Progress {
         }
     }
 
-    /// Prints, once, that the estimate of a search is off by more than a third, and by more than some seconds.
+    /// Prints, once, that a search's estimate is off by more than a third and by more than [`SOME`].
     fn correct_search(&mut self, done: usize, planned: usize) {
         let here = done.saturating_sub(self.before);
         if self.to_correct.is_none_or(|block| here < block.max(1)) {
@@ -132,7 +133,7 @@ impl Progress {
         }
     }
 
-    /// Prints it after a block if the estimate is off by more than a third. The corrected estimate replaces it.
+    /// After a block, prints a corrected estimate if it is off by more than a third, and replaces it.
     fn correct(&mut self, spent: Duration, left: Duration, repeat: u32) {
         let Some((estimate, first)) = self.estimate.filter(|(_, first)| repeat > *first) else { return };
         if let Some(text) = corrected(estimate, spent, left) {
@@ -141,7 +142,7 @@ impl Progress {
         }
     }
 
-    /// Laying out the target is the one thing of a load that is worth waiting for with words; it comes before the load.
+    /// Of a load's phases, only laying out the target deserves a message; it precedes the load.
     pub fn load(&self, at: &iotrail_load::Progress) {
         if let (Doing::LayingOut, Some(total)) = (at.doing, at.total) {
             self.bar.set_message(format!("making the target: {} of {}", bytes(at.done), bytes(total)));
@@ -149,7 +150,7 @@ impl Progress {
         }
     }
 
-    /// By this process's own pace, once there is one.
+    /// Based on this process's own pace, once known.
     fn left(&self, done: usize, planned: usize) -> Duration {
         let here = done.saturating_sub(self.before) as u32;
         let each = if here == 0 { self.each } else { self.began.elapsed() / here };

@@ -1,4 +1,4 @@
-//! A described load: its measurements and its candidates.
+//! A described load: its options and its candidates.
 
 use toml::Table;
 
@@ -14,11 +14,11 @@ use iotrail_load::options::Rw;
 use iotrail_schema::measurement::Target;
 use iotrail_schema::search_record::LeftOut;
 
-/// Default options of a load.
+/// A load's default options.
 const RUNTIME: &str = "400ms";
 const WARMUP: &str = "80ms";
 
-/// `[load]` of a described load.
+/// `[load]` for a described load.
 pub(super) fn load(args: &AdviseArgs) -> Result<Table> {
     if args.load.file.is_none() && args.load.rw != Rw::Nop {
         return Err(Error::input(
@@ -34,7 +34,7 @@ pub(super) fn load(args: &AdviseArgs) -> Result<Table> {
     Ok(load)
 }
 
-/// Candidates of a load on storage, and the excluded ones.
+/// Candidates for a storage load, and excluded ones.
 pub(super) fn candidates(
     args: &AdviseArgs,
     load: &Table,
@@ -42,7 +42,7 @@ pub(super) fn candidates(
 ) -> Result<(Vec<Proposed>, Vec<LeftOut>)> {
     let (online, target) = (iotrail_host::cpu::online()?, target_of(&args.load));
     let target = target.as_ref();
-    // The current configuration must be able to run, since all candidates are compared with it.
+    // The current configuration must be runnable, because all candidates are compared with it.
     Load::Storage(args.load.clone()).check(target, &online)?;
     let queue = args.own.host_settings.then(|| Queue::of(target));
     let refusal = |host: &Conditions, target: Option<&Target>| host.refusal(target);

@@ -1,4 +1,4 @@
-//! `iotrail advise net`: the best legal configuration of iotrail's server for a described load.
+//! `iotrail advise net`: the best valid configuration of iotrail's server for a described load.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
@@ -13,13 +13,13 @@ use iotrail_experiment::load::{Kind, Load};
 use iotrail_net::options::NetOptions;
 use iotrail_schema::search_record::SearchRecord;
 
-/// Default options of a load.
+/// A load's default options.
 const RUNTIME: &str = "400ms";
 const WARMUP: &str = "100ms";
 
 #[derive(Debug)]
 pub(super) struct NetArgs {
-    /// Options of the load.
+    /// The load's options.
     given: Vec<OptionValues>,
     pub(super) search: SearchArgs,
 }
@@ -40,7 +40,7 @@ pub(super) fn command() -> Command {
     let objective = "Optimise this metric: iops (requests per second), p50, p99, p99.9, mean, or cpu (the server's CPU time per request). Two, separated by a comma: find the configurations that no other beats in both (default: iops)";
     let own = SearchArgs::augment_args(Command::new("net")).mut_arg("objective", |arg| arg.help(objective));
     let load = NetOptions::augment_args(own.next_help_heading("Server and load")).next_help_heading(None::<&str>);
-    // advise decides which runs are traced.
+    // advise itself decides which runs are traced.
     let load = load.mut_arg("trace", |arg| arg.hide(true));
     load.about("Find the best legal configuration of `net serve` for a network load, and confirm it").after_help(
         "The server's options are the current configuration. The sender's options do not change. Examples:
@@ -55,7 +55,7 @@ pub(super) fn subject(args: &NetArgs) -> Result<Subject> {
     let base = NetOptions::from_table(load.clone())
         .map_err(|e| Error::input(e.message().to_owned(), "see `iotrail advise net --help`"))?;
     let online = iotrail_host::cpu::online()?;
-    // The current configuration must be able to run, since all candidates are compared with it.
+    // The current configuration must be runnable, because all candidates are compared with it.
     Load::Net(base.clone()).check(None, &online)?;
     let (proposed, left_out) = of_net(&base, &load, &online);
     takes(&mut load, RUNTIME, WARMUP);

@@ -1,4 +1,4 @@
-//! The interfaces: io_uring's rings, flags, opcodes and registrations, and each engine.
+//! The I/O interfaces: io_uring's rings, flags, opcodes and registrations, and each engine.
 
 use iotrail_host::io_uring;
 use iotrail_host::refusal::{Circumstances, Refusal};
@@ -24,7 +24,7 @@ fn flag(name: &str, text: &str) -> Item {
     Item::ok(Section::IoUring, &format!("io_uring.flag.{name}"), name, text).in_group(FLAGS)
 }
 
-/// Without a ring nothing can be queried, so that only the ring is reported as missing.
+/// Without rings nothing else can be queried, so only the ring is reported as missing.
 fn without_rings(refusal: &Refusal) -> Vec<Item> {
     let ring = Item::ok(Section::IoUring, "io_uring.ring", "ring", "");
     let mut items = vec![refused(ring, refusal, "the io_uring engine")];
@@ -92,7 +92,7 @@ fn rings(circumstances: &Circumstances) -> Vec<Item> {
     items
 }
 
-/// The names that the kernel reports, if it has IORING_REGISTER_QUERY.
+/// Names reported by the kernel, if it supports IORING_REGISTER_QUERY.
 fn kinds(circumstances: &Circumstances) -> Vec<Item> {
     let kinds = match io_uring::kinds(circumstances) {
         Ok(kinds) => kinds,
@@ -117,7 +117,7 @@ fn kinds(circumstances: &Circumstances) -> Vec<Item> {
     items
 }
 
-/// The availability of an engine.
+/// An engine's availability.
 fn engine(name: &str, answer: Result<String, Refusal>) -> Item {
     let item = Item::ok(Section::Engines, &format!("engine.{name}"), name, "");
     match answer {

@@ -1,4 +1,4 @@
-//! The BPF programs: each is loaded and unloaded; without it, the lost features are reported.
+//! The BPF programs: loads and unloads each, and reports which features are lost without it.
 
 use iotrail_probe::survey::{self, ProgramCheck};
 use iotrail_report::check::{Item, Section};

@@ -1,4 +1,4 @@
-//! Privileges: user, capabilities, seccomp filter, and the limit of locked memory.
+//! Privileges: user, capabilities, seccomp filter, and locked-memory limit.
 
 use iotrail_host::privileges::{Capability, Privileges, Seccomp};
 use iotrail_report::check::{Item, Section::Privileges as HERE};
@@ -7,7 +7,7 @@ pub(super) fn items(p: &Privileges) -> Vec<Item> {
     vec![probing(p), filter(p), memlock(p)]
 }
 
-/// BPF programs on tracepoints need CAP_BPF and CAP_PERFMON (5.8 and later); CAP_SYS_ADMIN contains both.
+/// BPF programs on tracepoints need CAP_BPF and CAP_PERFMON (5.8 and later); CAP_SYS_ADMIN includes both.
 fn probing(p: &Privileges) -> Item {
     let (id, name) = ("privileges.probing", "may load probes");
     let who = if p.euid == 0 { "root".to_owned() } else { format!("user {}", p.euid) };
@@ -64,7 +64,7 @@ fn filter(p: &Privileges) -> Item {
 
 fn memlock(p: &Privileges) -> Item {
     let (id, name) = ("privileges.memlock", "locked memory");
-    // Registered memory of the default load: 16 buffers of 4 KiB.
+    // The default load registers 16 buffers of 4 KiB.
     const DEFAULT_LOAD: u64 = 64 << 10;
     if p.has(Capability::IpcLock) == Some(true) {
         return Item::ok(HERE, id, name, "no limit for this process (CAP_IPC_LOCK)");
@@ -90,7 +90,7 @@ fn memlock(p: &Privileges) -> Item {
     }
 }
 
-/// `needed`: with all probes loaded; `None`: unknown.
+/// `needed`: number of descriptors with all probes loaded; `None` if unknown.
 pub(super) fn open_files(limit: Option<u64>, needed: Option<u64>) -> Item {
     let (id, name) = ("privileges.open_files", "open files");
     match (limit, needed) {

@@ -1,4 +1,5 @@
-//! Two fleets, machine by machine: each machine's own ratio of the second to the first, and what all of them say together.
+//! Compares two fleets by machine: each machine's ratio of the second fleet to the first, and the summary over all
+//! machines.
 
 use super::{CompareArgs, FailOn, cannot, gate_or, of_sides};
 use crate::cli::fleet;
@@ -33,7 +34,7 @@ pub fn run(args: &CompareArgs, a: i64, b: i64) -> Result<u8> {
                 in_common += 1;
                 notes.extend(left_over.into_iter().map(|text| format!("{}: {text}", node.node)));
             }
-            // This machine has nothing to compare; others have.
+            // This machine has nothing to compare, but others may.
             Err(e) if e.kind == error::Kind::Input => notes.push(format!("{}: {}", node.node, e.what)),
             Err(e) => return Err(e),
         }
@@ -58,15 +59,15 @@ pub fn run(args: &CompareArgs, a: i64, b: i64) -> Result<u8> {
     Ok(gate_or(&args.fail_on, &all, &not_evaluated))
 }
 
-/// Comparisons by machine: its later run against its earlier one. And the cells of either without a counterpart.
+/// One machine's comparisons of its later run with its earlier one, and the cells without a counterpart.
 fn compared(args: &CompareArgs, fleets: [i64; 2], before: i64, now: i64, node: &str) -> Result<(Brought, Vec<String>)> {
-    // The runs of a large fleet are not all in memory at once.
+    // Limits memory: the runs of a large fleet do not fit at once.
     let mut stored = Stored::new(args.store.as_deref());
     let (earlier, later) = (before.to_string(), now.to_string());
     let sides = of_sides(&earlier, &later, &mut stored, &args.metric, args.equivalent_within)?;
     let mut record = stored.run(now)?;
     record.equivalent_within = Some(args.equivalent_within);
-    // The first arm measured again repeats the result of that arm.
+    // The control arm repeats the first arm's result.
     let is_own = |c: &Comparison| c.at.get(ARM).and_then(|arm| arm.as_str()) != Some(CONTROL);
     let [a, b] = fleets.map(id);
     let of_fleets = |c: Comparison| Comparison { a: a.clone(), b: b.clone(), ..c };
@@ -75,7 +76,7 @@ fn compared(args: &CompareArgs, fleets: [i64; 2], before: i64, now: i64, node: &
     Ok((brought, sides.left_over))
 }
 
-/// A program's own metrics: their values are not the compared metric.
+/// Reports a program's own metrics that are not the compared metric.
 fn own_figures(base: &FleetRecord, other: &FleetRecord) -> Option<String> {
     let plan: serde_json::Value = serde_json::from_str(&other.plan).ok()?;
     let text = plan.get("experiment")?.as_str()?;
@@ -92,14 +93,14 @@ fn own_figures(base: &FleetRecord, other: &FleetRecord) -> Option<String> {
         .then(|| format!("{of}: not compared between fleets, see `iotrail report {a}` and `iotrail report {b}`"))
 }
 
-/// Machines of one that the other has not.
+/// Machines that only one of the fleets has.
 fn alone(one: &FleetRecord, other: &FleetRecord) -> Option<String> {
     let is_there = |node: &str| other.runs().any(|(n, _)| n.node == node);
     let names: Vec<&str> = one.runs().map(|(n, _)| n.node.as_str()).filter(|n| !is_there(n)).collect();
     (!names.is_empty()).then(|| format!("only in {}, and not compared: {}", one.id(), nodes(&names)))
 }
 
-/// As --fail-on takes it.
+/// The effect in the form that --fail-on evaluates.
 fn of_effect(e: &FleetEffect, equivalent_within: f64) -> Comparison {
     Comparison {
         schema: SCHEMA.into(),

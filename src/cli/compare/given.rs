@@ -18,20 +18,20 @@ use iotrail_store::Store;
 pub struct Input {
     pub text: String,
     sources: Vec<Source>,
-    /// Parameters that the selection fixes, with their values.
+    /// Parameters fixed by the selection, with their values.
     pub fixed: Vec<(String, String)>,
-    /// The cells that it selects.
+    /// The selected cells.
     pub cells: Vec<Cell>,
-    /// All cells, including those of the control arm and of the arm that it repeats.
+    /// All cells, including the control arm's, and those of the arm that it repeats.
     all: Vec<Cell>,
-    /// The arm that the control repeats.
+    /// The arm that the control arm repeats.
     first_arm: Option<String>,
 }
 
 #[derive(Debug, Clone)]
 enum Source {
     Run(i64),
-    /// Name, device and inode; the latter identify a file under another name.
+    /// Name, device and inode; the latter identify a file despite different names.
     File(String, (u64, u64)),
 }
 
@@ -59,23 +59,23 @@ impl Source {
     }
 }
 
-/// One load, with its repeats in order.
+/// A load with its repeats in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     pub params: Map<String, Value>,
     repeats: Vec<Measured>,
-    /// From runs in which the cell failed.
+    /// Messages from runs in which the cell failed.
     failures: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct Measured {
     measurement: Measurement,
-    /// Its source, and its cell and repeat there.
+    /// The measurement's source, and its cell and repeat there.
     source: (Source, u32, u32),
-    /// Index of its run in the source.
+    /// Index of the measurement's run in the source.
     run: u32,
-    /// Its run, cell and repeat in the store; `None`: from a file, which has no histograms.
+    /// Run, cell and repeat in the store; `None` for files, which have no histograms.
     stored: Option<(i64, u32, u32)>,
     /// Read on demand.
     latency: Option<Arc<Counts>>,
@@ -100,7 +100,7 @@ impl Cell {
         &self.failures
     }
 
-    /// The source of a measurement that belongs to both sides.
+    /// The source of a measurement that both sides share, if any.
     fn shared_with(&self, other: &Cell) -> Option<String> {
         let both = |m: &&Measured| other.repeats.iter().any(|o| o.source == m.source);
         self.repeats.iter().find(both).map(|m| m.source.0.words())
@@ -151,13 +151,13 @@ impl Input {
         Ok(given)
     }
 
-    /// Metrics of a program's measurements; `None`: a load. Registers the names of the program's metrics.
+    /// Metrics of a program's measurements; `None` for loads. Registers the program's own metrics.
     pub fn of_program(&self) -> Option<Vec<Metric>> {
         let all = || self.all.iter().flat_map(|c| c.repeats.iter().map(|r| &r.measurement));
         all().next().filter(|m| m.program.is_some()).map(|_| compare::of_program(all()))
     }
 
-    /// Numbers of the selected cells, and of their control cells.
+    /// Reads the latencies of the selected cells and of their control cells.
     fn read_latencies(&mut self, selected: &[usize], store: &Store) -> Result<()> {
         let tells_noise = |cell: &Cell| {
             let arm = cell.arm();
@@ -169,7 +169,7 @@ impl Input {
         needed.into_iter().try_for_each(|i| self.all[i].read_latencies(store))
     }
 
-    /// Rejects duplicate files and runs, since a measurement must not count twice.
+    /// Rejects duplicate files and runs, because no measurement may count twice.
     fn take_source(&mut self, source: Source) -> Result<()> {
         if let Some(before) = self.sources.iter().find(|s| **s == source) {
             let (before, now) = (before.words(), source.words());
@@ -214,7 +214,7 @@ impl Input {
         Ok(())
     }
 
-    /// Each is a separate run.
+    /// Treats each measurement as a separate run.
     fn take_measurements(&mut self, all: Vec<Measurement>, source: &Source) {
         let one = |(measurement, run): (Measurement, u32)| Measured {
             measurement,
@@ -226,7 +226,7 @@ impl Input {
         self.add(Map::new(), all.into_iter().zip(0..).map(one).collect(), None);
     }
 
-    /// Repeats of the same load, from several runs or files, are repeats of one cell.
+    /// Merges repeats of the same load, from several runs or files, into one cell.
     fn add(&mut self, params: Map<String, Value>, repeats: Vec<Measured>, failure: Option<String>) {
         match self.all.iter_mut().find(|c| c.params == params) {
             Some(cell) => {
@@ -237,7 +237,7 @@ impl Input {
         }
     }
 
-    /// Positions of the cells with the fixed values; the control arm only if requested.
+    /// Indices of the cells with the fixed values; includes the control arm only if requested.
     fn selected(&self) -> Result<Vec<usize>> {
         let mut cells: Vec<usize> = (0..self.all.len()).filter(|i| !self.all[*i].repeats.is_empty()).collect();
         if !self.fixed.iter().any(|(name, _)| name == ARM) {
@@ -265,12 +265,12 @@ impl Input {
         Ok(cells)
     }
 
-    /// Cells of one run are interleaved, block by block.
+    /// Whether all cells come from the same run, whose blocks interleave them.
     pub fn is_of_one_run_with(&self, other: &Input) -> bool {
         self.sources.len() == 1 && self.sources == other.sources
     }
 
-    /// Errors: a measurement belongs to both cells.
+    /// Fails if a measurement belongs to both cells.
     pub fn apart(&self, other: &Input, own: &Cell, others: &Cell) -> Result<()> {
         own.shared_with(others).map_or(Ok(()), |source| {
             Err(Error::input(
@@ -280,7 +280,7 @@ impl Input {
         })
     }
 
-    /// The noise of the cell's load, if there is a control arm.
+    /// The noise floor of the cell's load, if there is a control arm.
     pub fn noise_floor(&self, metric: Metric, cell: &Cell) -> Option<f64> {
         let beside = |arm: &str| self.all.iter().find(|c| c.arm() == Some(arm) && c.is_beside(cell));
         let (twin, control) = (beside(self.first_arm.as_deref()?)?, beside(CONTROL)?);
@@ -300,8 +300,8 @@ fn distinct(of: impl Iterator<Item = String>) -> Vec<String> {
 
 type Fixed = Vec<(String, String)>;
 
-/// `12`, `12:arm=coop,depth=16`, `a.json,b.json:arm=coop` → runs and files, and what is fixed. A value may hold commas: what has
-/// no `=` belongs to the value before it.
+/// Splits `12`, `12:arm=coop,depth=16` or `a.json,b.json:arm=coop` into runs and files, and fixed parameters. Values
+/// may contain commas: a part without `=` belongs to the preceding value.
 fn parsed(text: &str) -> Result<(Vec<&str>, Fixed)> {
     let (items, selection) = match text.rsplit_once(':') {
         Some((items, selection)) if selection.contains('=') && !Path::new(text).exists() => (items, selection),

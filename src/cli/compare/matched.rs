@@ -1,4 +1,4 @@
-//! Which cell of one side is compared with which of the other: those with the same parameters, but for what the selections fix.
+//! Pairs the cells of both sides: those whose parameters agree, apart from fixed ones.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ pub struct Matched<'a> {
 pub struct Pair<'a> {
     pub a: &'a Cell,
     pub b: &'a Cell,
-    /// The parameters that they share.
+    /// The parameters common to both cells.
     pub at: Map<String, Value>,
 }
 
@@ -28,7 +28,7 @@ pub fn matched<'a>(a: &'a Input, b: &'a Input) -> Result<Matched<'a>> {
             "give two runs, or select cells of one: 12:arm=default 12:arm=coop",
         ));
     }
-    // One against one is what the user wants, whatever they differ in.
+    // If each side has one cell, the user wants to compare them, however they differ.
     if let ([one], [other]) = (&a.cells[..], &b.cells[..]) {
         let shared = one.params.iter().filter(|(name, value)| other.params.get(*name) == Some(value));
         let at = shared.map(|(name, value)| (name.clone(), value.clone())).collect();

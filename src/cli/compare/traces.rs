@@ -1,4 +1,4 @@
-//! Two traces compared.
+//! Compares two traces.
 
 use super::CompareArgs;
 use crate::cli::stored_trace::NamedTrace;

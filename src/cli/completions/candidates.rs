@@ -1,6 +1,6 @@
-//! Candidates for an experiment, a run or a cell in an incomplete command line: `iotrail __complete WORD…`, which the scripts of
-//! the shells call. One candidate per line, a tab, its description. It creates no store, migrates none to this version, and prints no errors: a shell
-//! is in the middle of a line.
+//! Completion candidates for an experiment, a run or a cell: `iotrail __complete WORD…`, called by the shells' scripts.
+//! Prints one candidate per line, followed by a tab and its description. Neither creates nor migrates a store, and
+//! prints no errors, because a command line is being edited.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use iotrail_schema::run_record::{ARM, CONTROL, value_text};
 use iotrail_store::default_path;
 use iotrail_store::peek::Peek;
 
-/// The first argument, used only by the scripts.
+/// First argument, used only by the scripts.
 const ASKED: &str = "__complete";
 
-/// Runs that are listed, the newest first.
+/// Maximum number of runs listed, newest first.
 const RUNS: usize = 50;
 
 /// The candidates, if requested; the last word is incomplete.
@@ -31,7 +31,7 @@ pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<String> {
     })
 }
 
-/// A line for each.
+/// One line per candidate.
 fn of(cli: &Command, words: &[String], open: &dyn Fn() -> Option<Peek>, now: u64) -> Vec<String> {
     let Some((current, [command, before @ ..])) = words.split_last() else { return Vec::new() };
     let Some(parser) = cli.find_subcommand(command) else { return Vec::new() };
@@ -49,7 +49,7 @@ fn of(cli: &Command, words: &[String], open: &dyn Fn() -> Option<Peek>, now: u64
     all.into_iter().filter(|(value, _)| value.starts_with(current)).map(|(v, text)| format!("{v}\t{text}\n")).collect()
 }
 
-/// Number of positional arguments before the word; `None`: it is an option's value, or comes after `--`.
+/// Number of positional arguments before the word; `None` if the word is an option's value or follows `--`.
 fn positional(command: &Command, before: &[String]) -> Option<usize> {
     let mut found = 0;
     let mut words = before.iter();
@@ -108,7 +108,7 @@ fn fleets(store: &Peek) -> Vec<Candidate> {
     store.fleets(RUNS).unwrap_or_default().iter().map(one).collect()
 }
 
-/// Runs; behind `12:`, the parameters of its cells with their values.
+/// Lists runs; after `12:`, the parameters of that run's cells with their values.
 fn sides(store: &Peek, current: &str, now: u64) -> Vec<Candidate> {
     let Some((run, selection)) = current.split_once(':') else { return runs(store, now) };
     let number = match run {
@@ -127,7 +127,7 @@ fn sides(store: &Peek, current: &str, now: u64) -> Vec<Candidate> {
             }
         }
     }
-    // Arms first; a parameter with one value does not distinguish cells.
+    // Lists arms first, and omits parameters with a single value, which do not distinguish cells.
     found.retain(|((axis, value), _)| axis != ARM || value != CONTROL);
     let several = |axis: &str| found.iter().filter(|((a, _), _)| a == axis).count() > 1;
     let mut told: Vec<_> = found.iter().filter(|((axis, _), _)| several(axis)).collect();

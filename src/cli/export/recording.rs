@@ -1,4 +1,4 @@
-//! A recording's requests, one by one.
+//! Exports a recording's requests one by one.
 
 use std::io::{BufWriter, Write as _};
 use std::path::Path;
@@ -27,7 +27,7 @@ pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
             "leave out --table",
         ));
     }
-    // The names of rings, processes and files are at the end of a recording, and needed at the start of the export.
+    // The names of rings, processes and files are at the end of a recording, but needed at the start of the export.
     let is_for_replay = Reader::open(source)?.header().is_for_replay();
     let mut ending = Reader::open(source)?.skip_to_ending()?;
     let place = |p: &Path| p.canonicalize().ok();
@@ -61,7 +61,7 @@ pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
     Ok(0)
 }
 
-/// The header, each entry, and what is known at the end.
+/// Writes the header, each entry, and the data known at the end.
 fn lines(reader: Reader, end: Option<&End>, mut file: Output) -> Result<String> {
     let refused = file.refusal();
     let mut entries = 0_u64;

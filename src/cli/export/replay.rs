@@ -1,4 +1,4 @@
-//! The events of a recording for replay, one by one.
+//! Exports the events of a recording for replay, one by one.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufWriter, Write as _};
@@ -13,7 +13,7 @@ use iotrail_schema::recorded::Ending;
 use iotrail_watch::replay_recording::ReplayReader;
 use serde_json::json;
 
-/// How the recording stops; and what each export has.
+/// Returns how the recording ends, and a description of the export.
 pub fn export(args: &ExportArgs, source: &Path, option: &'static str, to: &Path) -> Result<(Ending, String)> {
     let mut reader = ReplayReader::open(source)?;
     let text = match option {
@@ -27,11 +27,11 @@ pub fn export(args: &ExportArgs, source: &Path, option: &'static str, to: &Path)
             ));
         }
     };
-    // After the last event there is an ending.
+    // After the last event, the ending is known.
     Ok((reader.ending().cloned().unwrap_or(Ending::Cut { at_byte: 0 }), text))
 }
 
-/// The header, each event, and what is known at the end.
+/// Writes the header, each event, and the data known at the end.
 fn lines(reader: &mut ReplayReader, mut file: Output) -> Result<String> {
     let refused = file.refusal();
     let mut events = 0_u64;
@@ -58,7 +58,7 @@ fn table(reader: &mut ReplayReader, mut file: Output) -> Result<String> {
     done(file, &format!("{rows} rows, one per request or synchronous call"))
 }
 
-/// The log, and the job next to it if the log is a file.
+/// Writes the log and, if the log is a file, the job next to it.
 fn iolog(reader: &mut ReplayReader, args: &ExportArgs, to: &Path) -> Result<String> {
     let mut file = Output::open(to, args.existing(), "--iolog")?;
     let job_path = PathBuf::from([to.as_os_str(), OsStr::new(".fio")].into_iter().collect::<OsString>());

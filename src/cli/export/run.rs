@@ -1,4 +1,4 @@
-//! A run's measurements in the requested formats.
+//! Exports a run's measurements in the requested formats.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use iotrail_report::terminal;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::Store;
 
-/// The source of an export.
+/// What to export.
 struct Exported<'a> {
     run: Run<'a>,
-    /// Writes the JSON of `--json` in parts.
+    /// Writes the output of `--json` in pieces.
     json: &'a dyn Fn(&mut Piece<'_>) -> Result<()>,
     has_histograms: bool,
     called: String,
@@ -57,7 +57,7 @@ impl Source for InStore<'_> {
     }
 }
 
-/// `outline`: the run without its measurements, which are in the store.
+/// `outline`: the run without measurements, which are read from the store.
 pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8> {
     let run = outline.run;
     let json = |take: &mut Piece<'_>| {
@@ -70,7 +70,7 @@ pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8
     Exported { run: Run::new(outline, InStore { store, run }), json: &json, has_histograms: true, called }.export(args)
 }
 
-/// `run`: the content of the JSON file at `path`.
+/// `run`: the contents of the JSON file at `path`.
 pub fn of_file(args: &ExportArgs, run: Run<'_>, path: &Path) -> Result<u8> {
     let json = |take: &mut Piece<'_>| {
         let text = input::text(path, LONGEST).map_err(|e| {
@@ -94,7 +94,7 @@ impl Exported<'_> {
         if self.run.count()? == 0 {
             return Err(Error::input(format!("{} contains no measurement", self.called), "see `iotrail list`"));
         }
-        // The parser rejects other names.
+        // The argument parser rejects other names.
         let table = table::all().find(|t| t.name == args.table).unwrap_or(table::MEASUREMENTS);
         let needs_histograms = match &args.hdr {
             Some(_) => Some("--hdr"),
@@ -113,7 +113,7 @@ impl Exported<'_> {
                 "measure with --profile, in an experiment file profile = true; `bench --profile --folded FILE` keeps the kernel's stacks",
             ));
         }
-        // Errors are reported before the first file is written.
+        // Report errors before writing the first file.
         let existing = args.existing();
         let open =
             |path: &Option<PathBuf>, option| path.as_deref().map(|p| Output::open(p, existing, option)).transpose();

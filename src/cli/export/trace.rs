@@ -1,4 +1,4 @@
-//! The call sites of a trace.
+//! Exports a trace's call sites.
 
 use std::io::Write as _;
 

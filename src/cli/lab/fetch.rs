@@ -18,7 +18,7 @@ pub struct FetchArgs {
     cache: CacheArgs,
 }
 
-/// Prints the downloaded release.
+/// Prints the release that was downloaded.
 pub fn run(args: &FetchArgs) -> Result<u8> {
     let cache = Cache::at(args.cache.cache.as_deref())?;
     let kernel = kernel::fetch_asked(&args.version, args.arch.arch(), &cache, &tell)?;

@@ -1,4 +1,4 @@
-//! `iotrail lab guest`: started only inside the lab's virtual machine.
+//! `iotrail lab guest`: runs only inside the lab's virtual machine.
 
 use iotrail_base::error::{Error, Result};
 use iotrail_lab::guest::{Ports, end_all_others, keep};
@@ -8,7 +8,7 @@ pub fn run() -> Result<u8> {
     let order = handed_over()?;
     keep(&order, Ports::open()?, end_all_others)
         .map_err(|e| Error::machine("cannot run the lab's command", "see the machine's console").because(e))?;
-    // The host ends the machine when it has read everything.
+    // The host stops the machine once it has read everything.
     loop {
         std::thread::park();
     }

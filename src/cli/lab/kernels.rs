@@ -1,4 +1,4 @@
-//! `iotrail lab kernels`: the kernels that can be booted, and where they are.
+//! `iotrail lab kernels`: lists bootable kernels with their locations.
 
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ struct Printed {
     kernels: Vec<Listed>,
 }
 
-/// Without a network, only the local ones.
+/// Without network access, lists only local kernels.
 pub fn run(args: &KernelsArgs) -> Result<u8> {
     let cache = Cache::at(args.cache.cache.as_deref())?;
     if let Err(e) = refresh(&cache, args.arch.arch(), &tell) {

@@ -1,4 +1,4 @@
-//! `iotrail lab`: a virtual machine with a chosen kernel, and the same commands in it.
+//! `iotrail lab`: runs commands in a virtual machine with a chosen kernel.
 
 mod fetch;
 mod guest;
@@ -75,7 +75,7 @@ pub fn run(args: &LabArgs) -> Result<u8> {
     }
 }
 
-/// Progress and messages; standard output is for results.
+/// Prints progress and messages to standard error; standard output is for results.
 fn tell(what: &str) {
     terminal::say(&format!("iotrail lab: {what}"));
 }

@@ -1,4 +1,4 @@
-//! `iotrail lab run`: a command in a separate virtual machine.
+//! `iotrail lab run`: runs a command in a virtual machine of its own.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -102,7 +102,7 @@ enum Accel {
     Tcg,
 }
 
-/// The exit status is the command's.
+/// Returns the command's exit status.
 pub fn run(args: &RunArgs) -> Result<u8> {
     let kernel = asked_kernel(args)?;
     if !args.cpus.is_multiple_of(args.sockets) {
@@ -174,7 +174,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         Acceleration::Emulation => format!("booting {name}; {}", session::EMULATED),
     });
     let stop = || stop.load(Ordering::Relaxed).then(|| interrupt::sent_to_us_alone().unwrap_or(libc::SIGINT));
-    // From here on, a second signal kills nothing: stored data must be copied, and the machine ends within 20 s.
+    // From here on, a second signal kills nothing: stored data must be copied, and the machine stops within 20 s.
     interrupt::hold()?;
     let ended = session::run(&mut prepared, &Options { limit: args.timeout.0, stop: &stop, tell: &tell });
     if ended.as_ref().is_err_and(|e| e.kind == iotrail_base::error::Kind::Machine) {
@@ -182,14 +182,14 @@ pub fn run(args: &RunArgs) -> Result<u8> {
             terminal::say(&format!("| {line}"));
         }
     }
-    // Independent of the command's outcome.
+    // Regardless of the command's result.
     let kept = keep(&prepared, args);
     let status = ended?;
     kept?;
     Ok(status)
 }
 
-/// Minimum memory for a distribution's kernel and its files.
+/// Minimum memory for a distribution kernel and its files.
 const LEAST_MEMORY: u64 = 256 << 20;
 
 fn asked_kernel(args: &RunArgs) -> Result<KernelChoice> {
@@ -206,7 +206,7 @@ fn asked_kernel(args: &RunArgs) -> Result<KernelChoice> {
     Ok(if name == "newest" { KernelChoice::Newest } else { KernelChoice::Release(name.clone()) })
 }
 
-/// Copies the stored runs and output files of the command.
+/// Copies the command's stored runs and output files.
 fn keep(prepared: &Prepared, args: &RunArgs) -> Result<()> {
     if let Some(from) = prepared.store() {
         let path = args.store.clone().map_or_else(default_path, Ok)?;
@@ -215,7 +215,7 @@ fn keep(prepared: &Prepared, args: &RunArgs) -> Result<()> {
             Ok(runs) if runs.is_empty() => store.abandon(),
             Ok(runs) => {
                 let numbers: Vec<String> = runs.iter().map(i64::to_string).collect();
-                // A run has a different number in each store.
+                // The copied run has a different number in this store.
                 if !ourselves::is_asked() {
                     tell(&format!("stored here as run {}", list(&numbers)));
                 }

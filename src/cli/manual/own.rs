@@ -1,4 +1,4 @@
-//! Pages of the program itself, and of the commands about this machine and what iotrail keeps on it.
+//! Pages of the program itself, and of commands about this machine and iotrail's stored data.
 
 use super::page::{DONE, FAULT, JOURNAL, LAB_CACHE, PLAIN, Page, REFUSED, SCRATCH, STORE, TYPES, WRONG};
 

@@ -1,6 +1,6 @@
-//! The text of a manual page in addition to its options.
+//! A manual page's text in addition to its options.
 
-/// Text of one command. `examples` are command lines in shell syntax, each with its effect.
+/// The text for one command. `examples`: shell command lines with their effects.
 pub struct Page {
     pub description: &'static [&'static str],
     pub examples: &'static [Entry],
@@ -21,14 +21,14 @@ pub const REFUSED: Entry =
 pub const CORRUPT: Entry = ("5", "Data corruption: --verify read back data that differs from the data written.");
 pub const FAULT: Entry = ("70", "A bug in iotrail: report it with the command and the printed error.");
 
-/// For commands that print, without failures of their own.
+/// For commands that only print and have no specific failures.
 pub const PLAIN: &[Entry] = &[DONE, WRONG, REFUSED, FAULT];
 
 pub const STORE: Entry = (
     "~/.local/state/iotrail/iotrail.db",
     "The store (SQLite), unless --store names another. $XDG_STATE_HOME replaces ~/.local/state.",
 );
-/// Where a single measurement is stored only if `--store` asks for it.
+/// If a single measurement is stored only with `--store`.
 pub const STORE_ASKED: Entry =
     ("PATH of --store", "The store (SQLite) for the measurement. Without --store, nothing is stored.");
 pub const JOURNAL: Entry = (

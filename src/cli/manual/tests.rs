@@ -45,11 +45,11 @@ fn each_page_has_its_own_text_and_example() {
     each(&mut |name, command, _| {
         let text = text(name).unwrap();
         assert!(!text.description.is_empty() && !text.examples.is_empty() && !text.files.is_empty(), "{name}");
-        // More than the line of the help.
+        // The description is longer than the help's summary.
         assert!(text.description.concat().len() > command.get_about().unwrap().to_string().len(), "{name}");
         let own = name.replace('-', " ");
         assert!(text.examples.iter().any(|(line, _)| line.contains(&own)), "{name}: no example of its own");
-        // At an indent of 7 it fits a terminal of 80 columns.
+        // Fits an 80-column terminal with an indentation of 7.
         text.examples.iter().for_each(|(line, _)| assert!(line.len() <= 72, "{name}: {line}"));
         let numbers: Vec<&str> = text.exit.iter().map(|(status, _)| *status).collect();
         for always in ["2", "3", "70"] {
@@ -58,8 +58,8 @@ fn each_page_has_its_own_text_and_example() {
     });
 }
 
-/// Words as a shell would pass them on: quoted ones complete. A `$(…)` is a process ID, `<(…)` is parsed; redirections and what comes
-/// after `|` or `&&` are not iotrail's.
+/// Splits a line into words like a shell: quoted words are kept together. `$(…)` stands for a process ID, and `<(…)` is
+/// parsed. Redirections, and everything after `|` or `&&`, do not belong to iotrail.
 fn words(line: &str) -> Vec<String> {
     let line = match line.split_once("<(") {
         Some((_, inside)) => inside.trim_end_matches(')').to_owned(),
@@ -112,7 +112,7 @@ fn referenced_pages_exist() {
     });
 }
 
-/// Each `iotrail …` in a document: on its own line within a block, or between backquotes.
+/// Each `iotrail …` command in a document: a line in a code block, or between backquotes.
 fn command_lines(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut in_block = false;
@@ -141,7 +141,7 @@ fn every_command_line_in_the_documents_is_one_that_the_parser_takes() {
     let (mut tried, mut wrong) = (0, Vec::new());
     for file in files.filter(|file| file.extension().is_some_and(|e| e == "md") && !file.ends_with("CHANGELOG.md")) {
         for line in command_lines(&fs::read_to_string(&file).unwrap()) {
-            // Omitted parts, and placeholders.
+            // Omissions and placeholders.
             if line.contains(['…', '[', '<']) || line.contains(" COMMAND ") {
                 continue;
             }
@@ -149,7 +149,7 @@ fn every_command_line_in_the_documents_is_one_that_the_parser_takes() {
                 line.replace("TGID", "4711").replace("SECONDS", "10").replace("SHELL", "bash").replace(" N ", " 3 ");
             if let Err(e) = Cli::try_parse_from(words(&told)) {
                 use clap::error::ErrorKind::*;
-                // Named without what it takes: `iotrail run`, `iotrail trace --metrics`.
+                // The command is only named, without its arguments: `iotrail run`, `iotrail trace --metrics`.
                 let is_name_alone = match e.kind() {
                     MissingRequiredArgument | MissingSubcommand | DisplayHelpOnMissingArgumentOrSubcommand => true,
                     DisplayHelp | DisplayVersion => true,

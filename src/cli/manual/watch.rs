@@ -1,4 +1,4 @@
-//! Pages of the commands that watch other programs.
+//! Pages of the commands that trace other programs.
 
 use super::page::{Entry, FAULT, PLAIN, Page, REFUSED, STORE, TYPES, WRONG};
 

@@ -1,7 +1,7 @@
-//! `iotrail net bench`: a server and a sender, both on this machine, or with --slurm on two nodes of a cluster.
+//! `iotrail net bench`: a server and a sender, both on this machine, or with --slurm on two cluster nodes.
 //!
-//! With one value for each option it is one measurement, as `net load` makes it; with several for some it is an experiment, run and
-//! compared as `run` does.
+//! With a single value per option, it makes one measurement like `net load`. With several values for some options, it
+//! is an experiment, run and compared like `run`.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ use iotrail_report::terminal;
 use iotrail_schema::measurement::Measurement;
 use iotrail_store::Store;
 
-/// Default number of blocks of an experiment.
+/// Default number of blocks in an experiment.
 const REPEATS: u32 = 5;
 const QUICK_REPEATS: u32 = 4;
 /// Defaults of `--quick`.
@@ -35,7 +35,7 @@ const QUICK: [(&str, &str); 2] = [("runtime", "500ms"), ("warmup", "100ms")];
 
 #[derive(Debug)]
 pub struct BenchArgs {
-    /// The specified options of the load, without defaults.
+    /// The load's specified options, without defaults.
     given: Vec<OptionValues>,
     run: RunArgs,
 }
@@ -90,7 +90,7 @@ struct RunArgs {
     server_address: Option<String>,
 }
 
-/// The help of Slurm's options for two ends.
+/// Help texts for Slurm's options with two ends.
 const OF_TWO: [(&str, &str); 2] = [
     ("slurm", "Run the server on one node of a Slurm cluster and the sender on another, as one exclusive job"),
     ("nodes", "Run on these two nodes, the server's first: n1,n2 (default: two that Slurm chooses)"),
@@ -101,7 +101,7 @@ impl Args for BenchArgs {
         let several = |command: Command, name: &&str| {
             command.mut_arg(*name, |arg| {
                 let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-                // The ring's flags are a list themselves.
+                // Ring flags are already a list.
                 let (arg, how) = match *name {
                     "ring" => (arg, "given again: another set"),
                     _ => (arg.value_delimiter(','), "several: a list, or given again"),
@@ -152,14 +152,14 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
     }
 }
 
-/// The command on the sender's node, which starts the server on the other node.
+/// The command for the sender's node, which starts the server on the other node.
 fn on_nodes(args: &BenchArgs) -> Result<Work<'static>> {
     if args.given.iter().any(|given| given.name == "between") {
         return Err(Error::input("--between is for one machine, and --slurm uses two nodes", "omit it"));
     }
     let hosts = OptionValues { name: "between".into(), values: vec!["hosts".into()] };
     let given: Vec<OptionValues> = args.given.iter().cloned().chain([hosts]).collect();
-    // Errors are reported here, not on a node.
+    // Report errors here instead of on a node.
     experiment(args, &given)?;
     let seed = args.run.seed.unwrap_or_else(fresh_seed);
     let mut words = vec!["net".to_owned(), "bench".into(), format!("--seed={seed}")];
@@ -216,7 +216,7 @@ fn experiment(args: &BenchArgs, given: &[OptionValues]) -> Result<Experiment> {
 }
 
 fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {
-    // A store that is not writable is reported before the load, not after it.
+    // Report an unwritable store before running the load.
     let mut store = args.run.store.as_deref().map(Store::create_or_open).transpose()?;
     let measured = measure_one(plan, args.run.seed, store.as_mut());
     if let (Err(_), Some(store)) = (&measured, store) {

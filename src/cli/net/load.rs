@@ -1,4 +1,4 @@
-//! `iotrail net load`: the sender.
+//! `iotrail net load`: runs the sender.
 
 use std::path::PathBuf;
 
@@ -50,7 +50,7 @@ pub struct LoadArgs {
 pub fn run(args: &LoadArgs) -> Result<u8> {
     let sender = SenderOptions { seed: args.seed, ..args.sender.clone() };
     let spec = SenderSpec::resolve(&sender, &iotrail_host::cpu::online()?)?;
-    // A store that is not writable is reported before the load, not after it.
+    // Report an unwritable store before running the load.
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
     let loaded = load(args, &spec, store.as_mut());
     let kept = loaded.as_ref().is_ok_and(|loaded| loaded.broken_off.is_none());
@@ -86,7 +86,7 @@ fn load(args: &LoadArgs, spec: &SenderSpec, store: Option<&mut Store>) -> Result
             _ => Error::machine("no response was measured", "use a longer --runtime"),
         });
     }
-    // An aborted measurement must not be compared with others.
+    // An aborted measurement must not be compared with others, so it is not stored.
     if let Some(store) = store
         && loaded.broken_off.is_none()
     {
@@ -95,11 +95,11 @@ fn load(args: &LoadArgs, spec: &SenderSpec, store: Option<&mut Store>) -> Result
     Ok(loaded)
 }
 
-/// The load's progress, for one line of a terminal.
+/// The load's progress, for a single terminal line.
 fn words(p: Progress) -> String {
     let seconds = p.elapsed.as_secs_f64();
     match p.doing {
-        // A sender has no layout phase.
+        // A sender has no target to lay out.
         Doing::LayingOut | Doing::WarmingUp => format!("warming up: {seconds:.1} s"),
         Doing::Measuring => format!("measuring: {seconds:.1} s, {} answers", p.done),
     }

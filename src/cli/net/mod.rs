@@ -1,4 +1,4 @@
-//! `iotrail net`: the network load: a server, a sender, both.
+//! `iotrail net`: network loads, with a server, a sender, or both.
 
 mod bench;
 mod load;

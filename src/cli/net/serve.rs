@@ -1,4 +1,4 @@
-//! `iotrail net serve`: the server.
+//! `iotrail net serve`: runs the server.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub struct ServeArgs {
 pub fn run(args: &ServeArgs) -> Result<u8> {
     let spec = ServerSpec::resolve(&args.server, &iotrail_host::cpu::online()?)?;
     descriptors::raise()?;
-    // Before anything is created that a signal would leave behind.
+    // Must precede the creation of anything that a signal would leave behind.
     let stop = interrupt::raise_flag()?;
     let server = Server::start(spec, &args.address)?;
     let control =

@@ -1,4 +1,4 @@
-//! The available studies.
+//! Lists the available studies.
 
 use serde::Serialize;
 

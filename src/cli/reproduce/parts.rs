@@ -1,4 +1,4 @@
-//! The parts of a study: measured one after the other, or looked up in the store.
+//! A study's parts: measured one after another, or looked up in the store.
 
 use super::ReproduceArgs;
 use crate::cli::run::{self, resolve, target};
@@ -18,18 +18,18 @@ use iotrail_report::terminal;
 use iotrail_store::Store;
 use iotrail_store::named;
 
-/// The requested parts.
+/// How to measure the requested parts.
 pub struct Options<'a> {
     pub study: &'a Study,
     pub parts: &'a [&'a Part],
     pub args: &'a ReproduceArgs,
-    /// Online.
+    /// Number of online CPUs.
     pub cpus: u32,
 }
 
-/// Outcome of the parts.
+/// Results of the parts.
 pub struct Run {
-    /// Each with its name and its experiment's.
+    /// Name of each part, name of its experiment, and result.
     pub ran: Vec<(String, String, Ran)>,
     /// The command was interrupted.
     pub is_stopped: bool,
@@ -41,7 +41,7 @@ impl Run {
     }
 }
 
-/// A part that is to be measured, or why it cannot be.
+/// A part to be measured, or the reason why it cannot be.
 struct Planned {
     part: String,
     experiment: String,
@@ -49,7 +49,7 @@ struct Planned {
 }
 
 impl Options<'_> {
-    /// The last finished run of each part, of the requested form.
+    /// Each part's last finished run in the requested form.
     pub fn stored(&self, store: &Store) -> Result<Run> {
         let list = store.list()?;
         let mut ran = Vec::new();
@@ -99,7 +99,7 @@ impl Options<'_> {
                             is_stopped = outcome == Outcome::Interrupted;
                             Ok(record)
                         }
-                        // An impossible part is an answer; the other parts may be possible.
+                        // That a part is impossible here is an answer; other parts may be possible.
                         Err(e) if e.kind == Kind::Machine => Err(e.to_string()),
                         Err(e) => return Err(e),
                     }
@@ -148,7 +148,7 @@ fn one(plan: &Plan, target: &Target, store: &mut Store) -> Result<(Outcome, iotr
     }
 }
 
-/// The missing requirement; `None`: none.
+/// The missing requirement, if any.
 pub fn lacking(needs: &Needs, cpus: u32) -> Option<String> {
     if let Some(n) = needs.cpus.filter(|n| cpus < *n) {
         return Some(format!("it needs {n} CPUs, and {cpus} are online"));
@@ -159,7 +159,7 @@ pub fn lacking(needs: &Needs, cpus: u32) -> Option<String> {
     Some(format!("it needs {what}{} is not there{instead}", file.display()))
 }
 
-/// The command that judges the stored results again.
+/// The command that compares the stored results again.
 pub fn again(args: &ReproduceArgs, study: &str, has_runs: bool) -> String {
     let only = if args.only.is_empty() { String::new() } else { format!(" --only {}", args.only.join(",")) };
     let stored = if has_runs { " --stored" } else { "" };

@@ -1,7 +1,7 @@
-//! `run --kernels`: runs the same plan in a virtual machine per kernel, and compares the kernels.
+//! `run --kernels`: runs the same plan in one virtual machine per kernel, and compares the kernels.
 //!
-//! Each boot is a separate `lab run`, so that a failing machine does not affect the others. Kernels alternate (A B A B), which separates
-//! the differences between boots of a kernel from the differences between kernels.
+//! Each boot is a separate `lab run`, so that a failing machine does not affect the others. Kernels alternate (A B A
+//! B), which separates differences between boots of the same kernel from differences between kernels.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ pub struct Machines {
     cache: Option<PathBuf>,
 }
 
-/// Checked here, and handed on as it was written.
+/// Validated here, but passed on as written.
 fn drive(text: &str) -> std::result::Result<String, String> {
     text.parse::<Drive>().map(|_| text.to_owned())
 }
@@ -80,14 +80,14 @@ struct Printed<'a> {
     conclusions: [Conclusion; 1],
 }
 
-/// One boot: the run that it brought, and what went wrong.
+/// A boot: its run, and its error.
 #[derive(Default)]
 struct Boot {
     run: Option<i64>,
     failed: Option<String>,
 }
 
-/// Exit status: 0 when every boot ended its run; 1 when some did; an error when none has measured.
+/// Exit status: 0 if every boot completed its run; 1 if some did not; an error if none measured anything.
 pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
     let machines = &args.machines;
     let asked = &machines.kernels;
@@ -106,7 +106,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
     let mut boots: Vec<Vec<Boot>> = asked.iter().map(|_| Vec::new()).collect();
     for round in 1..=machines.rounds {
         for (kernel, boots) in asked.iter().zip(&mut boots) {
-            // A kernel that failed to boot is not tried again.
+            // A kernel that failed to boot is not booted again.
             if stop.load(Ordering::Relaxed) || boots.iter().any(|b| b.run.is_none()) {
                 continue;
             }
@@ -184,7 +184,7 @@ fn read(asked: &str, boots: &[Boot], store: &Store) -> Result<(KernelRecord, Opt
     Ok((record, kernel.map(|kernel| Boots { kernel, runs })))
 }
 
-/// Boots one kernel and runs the plan there.
+/// Boots a kernel and runs the plan in it.
 fn one(
     args: &RunArgs,
     plan: (&Experiment, u32),
@@ -209,12 +209,12 @@ fn one(
     }
 }
 
-/// `iotrail lab run … -- iotrail run …`.
+/// `iotrail lab run … -- iotrail run …`
 fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str, store: &Path) -> Command {
     let machines = &args.machines;
     let (cpus, drive) = match experiment.kind {
         Kind::Storage => (4, Some("queues=2,poll=1")),
-        // The guest's files are in its memory: a program that wants a disk finds one by IOTRAIL_TARGET.
+        // The guest's files are in memory; a program that needs a disk finds it through IOTRAIL_TARGET.
         Kind::Program => (2, Some("queues=2,data=keep")),
         Kind::Net => (2, None),
     };
@@ -251,7 +251,8 @@ fn command(args: &RunArgs, (experiment, seed): (&Experiment, u32), kernel: &str,
     command
 }
 
-/// Runs it to its end; its lines pass through, with the kernel before them. Why it failed, if it did.
+/// Runs the command to completion, passing its output through with the kernel as prefix. Returns the reason if it
+/// failed.
 fn lab_run(command: Command, name: &str, stop: &AtomicBool) -> Result<Option<String>> {
     let prefix = name.to_owned();
     let line = move |line: &str| terminal::say(&format!("{prefix}: {line}"));

@@ -1,4 +1,5 @@
-//! `--expect`: limits on figures of the trace, and where their outcomes are written; `--expect-save`: limits from several runs.
+//! `--expect`: limits on the trace's metrics, and where to write their outcomes. `--expect-save`: limits from several
+//! runs.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -16,9 +17,9 @@ use iotrail_report::html::escaped;
 use iotrail_report::terminal;
 use iotrail_schema::trace_record::TraceRecord;
 
-/// Bytes of a budget's file.
+/// Maximum size of a budget file in bytes.
 const LONGEST: u64 = 1 << 20;
-/// GitHub names the file of a job's summary so.
+/// Environment variable in which GitHub passes the path of a job summary.
 const SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
 #[derive(Debug, clap::Args)]
@@ -41,7 +42,7 @@ pub struct ExpectArgs {
     pub expect_runs: u32,
 }
 
-/// A budget that was read, and where its outcomes go.
+/// A budget, and where its outcomes are written.
 pub struct Budget {
     limits: Vec<Limit>,
     name: String,
@@ -49,7 +50,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Before the trace: a file that cannot be read or written is found out here.
+    /// Called before the trace, to report unreadable or unwritable files early.
     pub fn read(args: &ExpectArgs, existing: Existing) -> Result<Option<Self>> {
         let Some(path) = &args.expect else { return Ok(None) };
         let shown = path.display();
@@ -65,7 +66,7 @@ impl Budget {
         budget::judge(&self.limits, t)
     }
 
-    /// Writes what does not go to standard output.
+    /// Writes the outcomes to files.
     pub fn write(self, judged: &[JudgedLimit]) -> Result<()> {
         if let Some(junit) = self.junit {
             output::write(junit, junit_xml(&self.name, judged).as_bytes())?;
@@ -89,7 +90,7 @@ fn word(outcome: BudgetOutcome) -> &'static str {
     }
 }
 
-/// Broken limits first. Those that are kept are counted.
+/// Lists broken limits first, and only counts those that are met.
 pub fn lines(judged: &[JudgedLimit]) -> Vec<String> {
     let of = |outcome| judged.iter().filter(move |j| j.outcome == outcome);
     let kept = of(BudgetOutcome::Kept).count();
@@ -101,7 +102,7 @@ pub fn lines(judged: &[JudgedLimit]) -> Vec<String> {
     lines
 }
 
-/// The outcome, and the call sites of a broken limit.
+/// The outcome, with call sites if the limit is broken.
 fn with_sites(j: &JudgedLimit) -> String {
     if j.from.is_empty() { j.text.clone() } else { format!("{}; from: {}", j.text, callsites::text(&j.from)) }
 }

@@ -1,4 +1,4 @@
-//! A trace on its way into the store. A store that cannot be written costs a warning, and never the trace.
+//! Stores a trace. An unwritable store causes a warning but never fails the trace.
 
 use std::path::Path;
 use std::thread::JoinHandle;
@@ -12,19 +12,19 @@ use iotrail_store::traces::{EndedTrace, NewTrace, Tracing};
 use iotrail_store::{Store, default_path};
 use iotrail_watch::recorder::Flight;
 
-/// The slowest requests that are stored with a trace, if neither --record nor --slowest is specified.
+/// Number of slowest requests stored with a trace if neither --record nor --slowest is specified.
 pub const SLOWEST: usize = 20;
-/// Bytes of them, at most; the file of --record has no limit.
+/// Maximum size of these requests in bytes; the file of --record has no limit.
 const MOST_BYTES: usize = 16 << 20;
 
-/// A trace that is to be stored.
+/// A trace that is being stored.
 pub struct Storing {
     store: Store,
     tracing: Tracing,
     redact: bool,
-    /// The thread that writes a checkpoint, or has written the last one.
+    /// The thread that is writing a checkpoint, or wrote the last one.
     writing: Option<JoinHandle<std::io::Result<()>>>,
-    /// A checkpoint failed; the others are not tried.
+    /// A checkpoint failed, so no more are attempted.
     has_failed: bool,
 }
 
@@ -50,12 +50,12 @@ impl Storing {
         }
     }
 
-    /// Its name: `t12`.
+    /// The trace's name: `t12`.
     pub fn id(&self) -> String {
         stored_trace::id(self.tracing.number)
     }
 
-    /// Written by another thread; left out while that still writes the one before.
+    /// A separate thread writes the checkpoint; it is skipped while the previous one is still being written.
     pub fn checkpoint(&mut self, mut record: TraceRecord) {
         if self.writing.as_ref().is_some_and(|writing| !writing.is_finished()) {
             return;
@@ -74,7 +74,7 @@ impl Storing {
             std::thread::Builder::new().name("checkpoint".into()).spawn(write).map_err(|e| self.failed(&e)).ok();
     }
 
-    /// Waits for the thread.
+    /// Waits for the writing thread.
     fn written(&mut self) {
         match self.writing.take().map(JoinHandle::join) {
             Some(Ok(Err(e))) => self.failed(&e),
@@ -94,7 +94,7 @@ impl Storing {
         }
     }
 
-    /// Its name; `None`: it could not be stored, and a warning was printed.
+    /// The trace's name; `None` if it could not be stored, after printing a warning.
     pub fn end(mut self, record: &TraceRecord, answer: &str, slowest: Option<&Flight>) -> Option<String> {
         let id = self.id();
         self.written();
@@ -114,7 +114,7 @@ impl Storing {
         stored.map(|()| id).map_err(|e| warn(&e)).ok()
     }
 
-    /// The trace failed: nothing of it is kept.
+    /// Called if the trace failed: removes it.
     pub fn forget(mut self) {
         self.written();
         let Self { mut store, tracing, .. } = self;

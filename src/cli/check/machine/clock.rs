@@ -1,4 +1,4 @@
-//! Clocks and the tick.
+//! Clocks and the timer tick.
 
 use iotrail_host::clock;
 use iotrail_report::check::{Item, Section};
@@ -9,7 +9,7 @@ pub(in crate::cli::check) fn clock() -> Vec<Item> {
 
 pub(super) fn clocks(source: Option<&str>, tsc: Option<clock::Tsc>, tick_hz: Option<u32>) -> Vec<Item> {
     const HERE: Section = Section::Clock;
-    // The vDSO reads these clock sources; the others need a system call per timestamp.
+    // The vDSO reads these clock sources; others need a system call per timestamp.
     const CHEAP: [&str; 6] =
         ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase", "riscv_clocksource"];
     let (id, name) = ("clock.source", "clock source");

@@ -83,7 +83,7 @@ pub(super) fn isolation(cpus: &Cpus) -> Item {
     }
 }
 
-/// CPUs that share a core or a cache: they determine where completions run and how much they cost there.
+/// CPUs that share a core or a cache, which determines where completions run and what they cost there.
 fn shared(online: &[u32]) -> String {
     let sets = |of: fn(u32) -> Option<Vec<u32>>| -> Option<Vec<Vec<u32>>> {
         let mut sets: Vec<Vec<u32>> = online.iter().map(|&c| of(c)).collect::<Option<_>>()?;
@@ -123,7 +123,7 @@ pub(super) fn governor(online: &[u32]) -> Item {
     }
 }
 
-/// `, 0.3 % of CPU time stolen since boot`; empty if not counted.
+/// `, 0.3 % of CPU time stolen since boot`; empty if steal is not counted.
 fn stolen() -> String {
     let Some(all) = cpu::steal() else { return String::new() };
     let (steal, total) = all.iter().fold((0, 0), |(s, t), c| (s + c.steal_ticks, t + c.total_ticks));

@@ -1,4 +1,4 @@
-//! The kernel: its release, its type information, and its restrictions.
+//! The kernel: release, BTF and restrictions.
 
 use iotrail_host::refusal::Circumstances;
 use iotrail_host::{kernel, lockdown, procfs};

@@ -6,7 +6,7 @@ use iotrail_host::irq;
 use iotrail_report::check::{Item, Section};
 use iotrail_schema::measurement::{Target, TargetInterrupt};
 
-/// The online CPUs that a target's interrupts are delivered to.
+/// The online CPUs that receive a target's interrupts.
 pub(in crate::cli::check) fn taking(target: &Target, online: &[u32]) -> Vec<u32> {
     online.iter().copied().filter(|c| target.interrupts.iter().any(|i| i.cpus.contains(c))).collect()
 }
@@ -103,7 +103,7 @@ pub(super) fn poll_queues(disk: &Disk, id: &str) -> Item {
     }
 }
 
-/// The kernel's words for queue/rq_affinity (Documentation/ABI/stable/sysfs-block).
+/// The meaning of queue/rq_affinity (Documentation/ABI/stable/sysfs-block).
 pub(super) fn steering(rq_affinity: Option<u32>) -> Option<&'static str> {
     match rq_affinity? {
         0 => Some("completions stay on the CPU that took the interrupt"),
@@ -113,7 +113,7 @@ pub(super) fn steering(rq_affinity: Option<u32>) -> Option<&'static str> {
     }
 }
 
-/// `36 virtio1-req.0 on CPU 1`; of many, their number and CPUs.
+/// `36 virtio1-req.0 on CPU 1`; if there are many, their number and CPUs.
 pub(super) fn delivered(interrupts: &[TargetInterrupt]) -> Option<String> {
     const MOST: usize = 8;
     let (first, last) = (interrupts.first()?, interrupts.last()?);
