@@ -1,4 +1,5 @@
-//! Chromium without a screen, over the pipe of its DevTools protocol (file descriptors 3 and 4; messages end with a NUL).
+//! Headless Chromium, controlled through the pipe of its DevTools protocol (file descriptors 3 and 4; NUL-terminated
+//! messages).
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Time limit of a request: more than ten times the longest.
+/// Time limit of a request: more than ten times the longest observed.
 const PATIENCE: Duration = Duration::from_secs(120);
 const NAMES: [&str; 2] = ["chromium", "chromium-browser"];
 
@@ -21,14 +22,14 @@ pub struct Chromium {
     told: Receiver<Value>,
     session: Option<String>,
     last: u64,
-    /// Events that arrived without a request.
+    /// Events that arrived outside of a response.
     pub events: Vec<Value>,
     _profile: tempfile::TempDir,
 }
 
 fn pipe() -> (OwnedFd, OwnedFd) {
     let mut ends = [0; 2];
-    // SAFETY: `ends` has space for the two descriptors, which this process then owns.
+    // SAFETY: `ends` has space for both descriptors, which this process then owns.
     unsafe {
         assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0, "{}", std::io::Error::last_os_error());
         (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
@@ -51,7 +52,8 @@ impl Chromium {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // SAFETY: only async-signal-safe calls between fork and exec. Copies above 9 are made first, as either may be 3 or 4.
+        // SAFETY: only async-signal-safe calls between fork and exec. Copies above 9 are made first, because either
+        // descriptor may be 3 or 4.
         unsafe {
             command.pre_exec(move || {
                 let (read, write) = (libc::fcntl(read, libc::F_DUPFD, 10), libc::fcntl(write, libc::F_DUPFD, 10));
@@ -90,7 +92,7 @@ impl Chromium {
         Some(chromium)
     }
 
-    /// The result of a protocol method.
+    /// Calls a protocol method and returns its result.
     #[track_caller]
     pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.last += 1;
@@ -114,7 +116,7 @@ impl Chromium {
         }
     }
 
-    /// The value of an expression in the page; promises are waited for.
+    /// Evaluates an expression in the page; waits for promises.
     #[track_caller]
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
@@ -163,7 +165,7 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // Its child processes end with it. An error means that it has already ended.
+        // The child processes exit with Chromium. An error means that it has already exited.
         self.child.kill().unwrap_or(());
         self.child.wait().map(drop).unwrap_or(());
     }

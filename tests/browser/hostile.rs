@@ -1,14 +1,14 @@
-//! Injection by text from outside: in titles, parameters, host names, files, interrupts, warnings.
+//! Injection through untrusted text: titles, parameters, host names, files, interrupts, warnings.
 
 use serde_json::{Value, json};
 
 use crate::made;
 use crate::page::{Page, iotrail};
 
-/// Escapes of HTML, of a script's JSON, of a chart's labels, of an attribute and of a terminal.
+/// Attempts to break out of HTML, script JSON, chart labels, attributes and terminals.
 const EVIL: &str = "</script><script>hacked=1</script><img src=x onerror=hacked=1>\"' onfocus=hacked=1 <!-- <b>x</b><a href='javascript:hacked=1'>l</a> {{7*7}} $x^2$ %{x} &lt; \u{2028}\u{202e}\u{1b}[31m";
 
-/// Appends [`EVIL`] to every text of a record that comes from outside.
+/// Appends [`EVIL`] to every untrusted string in a record.
 fn spoil(value: &mut Value, key: &str) {
     const OF_OURS: [&str; 8] = ["schema", "table", "vehicle", "place", "mode", "is", "metric", "axes"];
     match value {
@@ -27,7 +27,7 @@ pub fn stays_text() {
     let warning = json!({"code": "x", "text": "w", "remedy": "r"});
     record["cells"][0]["measurements"][0]["warnings"] = json!([warning]);
     spoil(&mut record, "");
-    // An axis with the same text as its name.
+    // The axis name contains the same text.
     let named = format!("axis{EVIL}");
     record["axes"].as_array_mut().expect("a list").insert(0, json!(named));
     for (i, cell) in record["cells"].as_array_mut().expect("a list").iter_mut().enumerate() {
@@ -40,7 +40,7 @@ pub fn stays_text() {
     assert!(!said.contains('\u{1b}'), "{said:?}");
     let Some(mut page) = Page::open("hostile text", &folder.path().join("page.html")) else { return };
     page.has_its_marks();
-    // All labels are visible: hover, tables, selection.
+    // Makes all labels visible: hover text, tables, selection.
     let shown = page.hover("course");
     assert!(shown.contains("<script>"), "as text: {shown:?}");
     page.browser.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })");

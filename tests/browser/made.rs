@@ -1,4 +1,5 @@
-//! Stored runs of any experiment, generated from its plan without loads: the values depend on the cell and the repeat.
+//! Stores synthetic runs of any experiment, generated from its plan without loads: values depend on the cell and the
+//! repeat.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ pub fn built_in(name: &str) -> Experiment {
     builtin::find(name).expect("a built-in experiment")
 }
 
-/// Every cell of the quick form, `repeats` times; returns the run's number.
+/// Stores every cell of the quick form with `repeats` repeats; returns the run's number.
 pub fn store(path: &Path, experiment: &Experiment, repeats: u32) -> i64 {
     let plan = planned(experiment, repeats);
     let mut store = Store::create_or_open(path).expect("a new store");
@@ -67,7 +68,7 @@ fn disk() -> iotrail_schema::measurement::Target {
     }
 }
 
-/// A thousand I/Os of 100 µs or more, with a tail. Different for each cell and repeat.
+/// A thousand I/Os of at least 100 µs, with a tail; different for each cell and repeat.
 pub fn latencies(cell: u32, repeat: u32) -> Histogram<u64> {
     let mut all = histogram::new();
     for i in 0..1000u64 {
@@ -78,7 +79,7 @@ pub fn latencies(cell: u32, repeat: u32) -> Histogram<u64> {
     all
 }
 
-/// The stored value of the measurement, by its cell and repeat.
+/// The stored IOPS of a measurement, by cell and repeat.
 pub fn iops(cell: u32, repeat: u32) -> f64 {
     10_000.0 + 100.0 * f64::from(cell) + 12.5 * f64::from(repeat)
 }
@@ -123,7 +124,7 @@ fn measurement(load: &Load, (cell, repeat): (u32, u32), latency: &Histogram<u64>
             resched_ipis: Some(0.25),
             device_irqs: Some(1.0),
             mode_switches: Some(2.0),
-            // Unknown, as after a probe that could not be loaded.
+            // Unknown, as if a probe could not be loaded.
             context_switches: None,
             task_work_runs: Some(0.75),
         },

@@ -1,7 +1,7 @@
-//! The page of `iotrail report`, opened in headless Chromium and queried over its debugging pipe.
+//! Opens the page of `iotrail report` in headless Chromium and queries it over the debugging pipe.
 //!
-//! Synthetic runs of every built-in experiment are stored, without loads. A missing program (Chromium, axe-core) is
-//! a skip with its reason; under CI a skip is a failure.
+//! Stores synthetic runs of every built-in experiment, without loads. A missing program (Chromium, axe-core) skips the
+//! test with a reason; under CI, a skip is a failure.
 
 mod chromium;
 mod hostile;
@@ -17,7 +17,7 @@ use iotrail_experiment::builtin;
 
 static SKIPPED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Records a check that was not possible, and why.
+/// Records a check that was impossible, with the reason.
 fn skip(what: &str, why: &str) {
     SKIPPED.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{what}: {why}"));
 }

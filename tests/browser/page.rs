@@ -1,4 +1,4 @@
-//! An open page, and the checks common to all pages.
+//! An open page, and the checks that apply to all pages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,18 +40,18 @@ const MARKS: &str = "[...document.querySelectorAll('#ID .plot')].map((p) => {
 const SHOWN: &str = "!document.getElementById('tip').hidden && document.getElementById('tip').textContent";
 
 impl Page {
-    /// `None`: no browser is installed, and the test is skipped.
+    /// `None` if no browser is installed and the test is skipped.
     pub fn open(test: &str, page: &Path) -> Option<Self> {
         let Some(mut browser) = Chromium::open() else {
             skip(test, "there is no chromium on PATH: apt-get install chromium");
             return None;
         };
         browser.go(page);
-        // Parsed here: JavaScript would turn integers into floats.
+        // Parsed here, because JavaScript would turn integers into floats.
         let data = browser.evaluate("document.getElementById('data').textContent");
         let data = serde_json::from_str(data.as_str().expect("text")).expect("JSON");
         let mut page = Self { browser, data };
-        // Folded parts are checked too.
+        // Opens folded parts, so that they are checked too.
         page.browser.evaluate("document.querySelectorAll('.fold').forEach((d) => { d.open = true; })");
         Some(page)
     }
@@ -111,7 +111,7 @@ impl Page {
         }
     }
 
-    /// No error on the console, and no network request.
+    /// No console errors and no network requests.
     pub fn was_quiet(&self) {
         for event in &self.browser.events {
             let (method, p) = (event["method"].as_str().unwrap_or_default(), &event["params"]);
@@ -138,7 +138,7 @@ impl Page {
             "(() => {{ const b = {mark}.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; }})()"
         ));
         let (x, y) = (at[0].as_f64().expect("a place"), at[1].as_f64().expect("a place"));
-        // Scrolling has to end first, as it hides tooltips.
+        // Scrolling hides tooltips, so it has to end first.
         self.browser.evaluate("new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(() => r())))");
         self.browser.point_at(x - 2.0, y);
         self.browser.point_at(x, y);
@@ -150,7 +150,7 @@ impl Page {
         self.browser.evaluate(&format!(
             "document.getElementById('tip').hidden = true; document.querySelector('#{figure} .plot').focus()"
         ));
-        // A scroll in progress hides tooltips.
+        // Scrolling in progress hides tooltips.
         for _ in 0..1000 {
             self.browser.key("Home");
             if let Some(text) = self.browser.evaluate(SHOWN).as_str() {
@@ -160,7 +160,7 @@ impl Page {
         panic!("the Home key shows nothing");
     }
 
-    /// The lines of a figure's CSV, as the browser saves it.
+    /// The lines of a figure's CSV as saved by the browser.
     pub fn csv(&mut self, figure: &str, folder: &Path) -> Vec<String> {
         let params = json!({"behavior": "allow", "downloadPath": folder, "eventsEnabled": false});
         self.browser.call("Page.setDownloadBehavior", params);
@@ -176,7 +176,7 @@ impl Page {
         }
     }
 
-    /// All controls are reachable with only the Tab key.
+    /// The Tab key alone reaches all controls.
     pub fn is_reached_by_tab(&mut self) {
         const ALL: &str = "[...document.querySelectorAll('a[href], button, select, summary, [tabindex=\"0\"]')].filter((e) => e.checkVisibility())";
         let all = self.browser.evaluate(&format!("{ALL}.forEach((e, i) => e.dataset.place = i), {ALL}.length"));
@@ -192,7 +192,7 @@ impl Page {
         assert_eq!(reached.len() as u64, all, "of these, some were not reached: {reached:?}");
     }
 
-    /// axe-core finds no fault in these themes. It treats a chart as one image with its own alternative text.
+    /// axe-core finds no violations in these themes. It treats a chart as a single image with an alternative text.
     pub fn is_accessible(&mut self, test: &str, themes: &[&str]) {
         let Ok(axe) = std::fs::read_to_string(axe()) else {
             return skip(test, "axe-core is not there: `make test` fetches it, with npm");

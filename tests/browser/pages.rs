@@ -1,11 +1,11 @@
-//! Pages of stored runs show the contents of the store.
+//! Pages of stored runs show the store's contents.
 
 use serde_json::{Value, json};
 
 use crate::made::{self, REPEATS};
 use crate::page::{Page, iotrail};
 
-/// All checks of a page, on the page of an experiment.
+/// All checks of a page, on an experiment's page.
 pub fn of_experiment(name: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = made::store(&folder.path().join("s.db"), &made::built_in(name), REPEATS);
@@ -17,11 +17,11 @@ pub fn of_experiment(name: &str) {
     let store = iotrail_store::Store::open(&folder.path().join("s.db")).expect("readable").expect("there");
     let record = store.load(run).expect("readable").expect("there");
 
-    // As many rows as the store has measurements, in its order, with its numbers.
+    // As many rows as the store has measurements, in the same order, with the same numbers.
     let order = store.order(run).expect("readable");
     let wanted: Vec<Value> = order.iter().map(|(cell, repeat)| json!(made::iops(*cell, *repeat))).collect();
     assert_eq!(page.column("course", "iops"), wanted);
-    // Every measured cell except the control has a level; every completion has its delivery path.
+    // Every measured cell except the control's has a level, and every completion has a delivery path.
     let cells = record.cells.iter().filter(|c| !c.measurements.is_empty() && c.arm() != "control").count();
     assert_eq!(page.column("iops", "iops").len(), cells);
     let carried: u64 = page.column("vehicles", "counted").iter().filter_map(Value::as_u64).sum();
@@ -44,7 +44,7 @@ pub fn of_experiment(name: &str) {
     assert_eq!(lines.len(), 1 + wanted.len());
     let place = lines[0].split(',').position(|c| c == "iops").expect("a column of it");
     for (line, wanted) in lines[1..].iter().zip(&wanted) {
-        // Quoted text may contain a comma: count the columns from the end.
+        // Quoted text may contain commas, so count columns from the end.
         let plain = line.split('"').step_by(2).collect::<String>();
         let from_end = lines[0].split(',').count() - place;
         let got = if line.contains('"') { plain.rsplit(',').nth(from_end - 1) } else { line.split(',').nth(place) };
@@ -52,7 +52,7 @@ pub fn of_experiment(name: &str) {
     }
     page.is_reached_by_tab();
     assert!(page.step_through("course").contains(&format!("iops: {exact}")), "the first mark, by the keyboard");
-    // The themes are the same on every page: the tests below check the dark theme.
+    // Themes are the same on every page; the tests below check the dark theme.
     page.is_accessible(name, &["light"]);
     page.was_quiet();
 }
@@ -69,7 +69,7 @@ pub fn of_two() {
     assert_eq!(status, 0, "{said}");
     let Some(mut page) = Page::open("two runs", &folder.path().join("page.html")) else { return };
     page.answers_first();
-    // Cell by cell, the second against the first, on each of the experiment's two metrics.
+    // The second run compared with the first, by cell, on both of the experiment's metrics.
     let cells = page.column("iops", "run").len() / 2;
     let ratios = page.column("ratios", "ratio");
     assert_eq!(ratios.len(), 2 * cells);
@@ -82,7 +82,7 @@ pub fn of_two() {
     page.was_quiet();
 }
 
-/// A measurement of `bench`, from the file that it printed.
+/// A measurement of `bench`, from the file that it wrote.
 pub fn of_one() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = made::store(&folder.path().join("s.db"), &made::built_in("getevents"), 1);

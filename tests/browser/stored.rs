@@ -1,4 +1,4 @@
-//! Makes a store with one long run, for benches/report.sh: `stored STORE EXPERIMENT REPEATS`.
+//! Creates a store with one long run, for benches/report.sh: `stored STORE EXPERIMENT REPEATS`.
 
 #[path = "made.rs"]
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! A Slurm cluster of four nodes on this machine. Its daemons end with it, each by its process ID.
+//! A Slurm cluster of four nodes on this machine. On drop, its daemons are killed by process ID.
 
 use std::fmt::Write as _;
 use std::net::TcpListener;
@@ -13,10 +13,10 @@ use crate::command::{Ended, end};
 
 pub const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 
-/// Longer than Slurm takes to detect a killed node.
+/// Longer than Slurm needs to detect a killed node.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The reason why this machine cannot run a cluster.
+/// Why this machine cannot run a cluster; `None` if it can.
 pub fn missing() -> Option<String> {
     let has = |name: &&str| ["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(name).exists());
     let absent: Vec<&str> = ["munged", "slurmctld", "slurmd", "sbatch"].into_iter().filter(|name| !has(name)).collect();
@@ -32,14 +32,14 @@ pub struct Cluster {
     munged: Child,
     controller: Option<Child>,
     nodes: [Option<Child>; 4],
-    /// Job IDs of this cluster.
+    /// This cluster's job IDs.
     jobs: Range<u64>,
 }
 
-/// Directory of the nodes' results: shared by all clusters on this machine, by job number.
+/// Directory of the nodes' results, shared by all clusters on this machine; distinguished by job ID.
 const KEPT: &str = "/var/tmp/iotrail-slurm-0";
 
-/// Job IDs for one more cluster, used by no other cluster of this or another process.
+/// Job IDs for another cluster, which no other cluster of this or another process uses.
 fn numbers() -> Range<u64> {
     static CLUSTERS: AtomicU64 = AtomicU64::new(0);
     let process = u64::from(std::process::id() % 60_000 + 1);
@@ -49,7 +49,7 @@ fn numbers() -> Range<u64> {
 
 impl Cluster {
     pub fn start() -> Self {
-        // munge needs every directory on the way to its socket to be secure, and a short path.
+        // munge requires a short path to its socket, on which every directory is secure.
         let folder = tempfile::Builder::new().prefix("fleet-").tempdir().expect("a temporary folder");
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .expect("our own folder");
@@ -73,7 +73,7 @@ impl Cluster {
         self.folder.path().join(name)
     }
 
-    /// A command that finds this cluster, in its directory.
+    /// A command in this cluster's directory that uses this cluster.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -89,7 +89,7 @@ impl Cluster {
         command
     }
 
-    /// A Slurm command.
+    /// Runs a Slurm command.
     pub fn slurm(&self, program: &str, args: &[&str]) -> Ended {
         end(self.command(program).args(args).spawn().expect("Slurm is installed"))
     }
@@ -116,13 +116,13 @@ impl Cluster {
         }
     }
 
-    /// Jobs in the queue, with the users' names and states: `root RUNNING n1`.
+    /// Jobs in the queue, with user names and states: `root RUNNING n1`.
     pub fn queue(&self) -> Vec<String> {
         let said = self.slurm("squeue", &["--noheader", "--array", "--format=%u %T %N"]);
         said.stdout.lines().map(|line| line.trim().to_owned()).collect()
     }
 
-    /// Files left on the nodes.
+    /// Asserts that no files are left on the nodes.
     #[track_caller]
     pub fn assert_empty(&self) {
         self.wait_for("an empty queue", |c| c.queue().is_empty().then_some(()));
@@ -130,7 +130,7 @@ impl Cluster {
         assert!(left.is_empty(), "{left:?}");
     }
 
-    /// Removes the files of jobs that were killed and could not clean up.
+    /// Removes files of jobs that were killed and could not clean up.
     pub fn tidy(&self) {
         for path in self.left() {
             _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
@@ -148,13 +148,13 @@ impl Cluster {
         left
     }
 
-    /// Simulates a power failure: kills the node's daemon and every process that it has started.
+    /// Simulates a power failure: kills the node's daemon and every process that it started.
     pub fn kill_node(&mut self, node: &str) {
         let at = NODES.iter().position(|n| *n == node).expect("a node");
         let mut daemon = self.nodes[at].take().expect("it runs");
         let started = started_on(node, &self.path("slurm.conf"));
         for id in [daemon.id()].into_iter().chain(started) {
-            // SAFETY: an unreaped child, or a process that it has started a moment ago.
+            // SAFETY: an unreaped child, or a process that it has just started.
             unsafe { libc::kill(id as libc::pid_t, libc::SIGKILL) };
         }
         daemon.wait().expect("a child of ours");
@@ -245,7 +245,7 @@ fn munged(folder: &Path) -> Child {
 fn configure(folder: &Path, first_job: u64) {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host = host.split('.').next().unwrap_or_default().to_owned();
-    // All ports are bound at the same time, so that each is unique.
+    // All ports are bound at the same time, so each is unique.
     let listeners: Vec<TcpListener> =
         (0..=NODES.len()).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
     let ports: Vec<u16> = listeners.iter().map(|l| l.local_addr().expect("it is bound").port()).collect();
@@ -274,7 +274,8 @@ fn configure(folder: &Path, first_job: u64) {
     std::fs::write(folder.join("slurm.conf"), text).expect("our own folder");
 }
 
-/// Processes of a node of this cluster: the daemons of its steps first, so that they do not report the end of the rest.
+/// Processes of one of this cluster's nodes. The daemons of its steps come first, so that they do not report the end of
+/// the others.
 fn started_on(node: &str, conf: &Path) -> Vec<u32> {
     let (conf, node) = (format!("SLURM_CONF={}", conf.display()), format!("SLURMD_NODENAME={node}"));
     let read = |id: u32, name: &str| std::fs::read(format!("/proc/{id}/{name}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Commands of these tests, with a time limit.
+//! Runs commands of these tests with a time limit.
 
 #[path = "../it/ended.rs"]
 mod ended;

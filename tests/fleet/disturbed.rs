@@ -1,4 +1,4 @@
-//! Runs during disturbances of a cluster: a lost node or controller, Ctrl-C, a terminal that closes, other users' jobs.
+//! Runs while a cluster is disturbed: a lost node or controller, Ctrl-C, a closed terminal, other users' jobs.
 
 use std::process::Child;
 use std::time::Duration;
@@ -33,19 +33,19 @@ pub const TESTS: &[Test] = &[
     Test { name: "fleet::another_users_job_goes_first", is_long: true, body: neighbour },
 ];
 
-/// Starts a run on these nodes that takes some seconds, and waits until each has made a measurement.
+/// Starts a run of a few seconds on these nodes, and waits until each node has made a measurement.
 fn started(cluster: &Cluster, nodes: &str, more: &[&str]) -> Child {
     experiment(cluster, "2500ms");
     let line = format!("run e.toml --slurm --nodes {nodes} --seed 7 --store s.db --json");
     cluster.tool(&line, more).spawn().expect("it starts")
 }
 
-/// Waits until the results of at least one measurement of this task have arrived.
+/// Waits until at least one measurement of this task has arrived.
 pub fn has_measured(cluster: &Cluster, task: u32) {
     cluster.wait_for("a measurement", |c| done(c, task).filter(|done| *done > 0).map(drop));
 }
 
-/// Number of measurements of this task that have arrived.
+/// Number of this task's measurements that have arrived.
 pub fn done(cluster: &Cluster, task: u32) -> Option<u64> {
     let entries = std::fs::read_dir(cluster.path("")).ok()?.flatten();
     let inbox = entries.map(|e| e.path()).find(|p| p.to_string_lossy().contains("s.db-slurm-"))?;
@@ -89,7 +89,7 @@ fn stopped(cluster: &mut Cluster) {
     }
 }
 
-/// Starts a run on two nodes. Its first job is submitted; for the second job sbatch executes `lines`.
+/// Starts a run on two nodes. Submits its first job; for the second job, sbatch executes `lines`.
 fn half(cluster: &Cluster, lines: &str) -> Child {
     experiment(cluster, "300ms");
     let (bin, sbatch) = (cluster.path("bin"), cluster.path("bin/sbatch"));
@@ -117,11 +117,11 @@ fn submitting(cluster: &mut Cluster) {
     let said = "iotrail: stopped while it submitted; what was submitted is cancelled";
     assert_eq!((ended.stderr.trim(), kept(cluster)), (said, vec![]));
     cluster.wait_for("an empty queue", |c| c.queue().is_empty().then_some(()));
-    // A job that was cancelled before its first measurement has left its directory.
+    // A job cancelled before its first measurement leaves its directory behind.
     cluster.tidy();
 }
 
-/// The submitted job is collected after the command was killed.
+/// A submitted job is collected after the command was killed.
 fn half_submitted(cluster: &mut Cluster) {
     let child = half(cluster, ": >second; sleep 2; exit 1");
     kill(child.id(), libc::SIGKILL);
@@ -150,11 +150,11 @@ fn lost(cluster: &mut Cluster) {
     let said = node(&fleet, "n3")["said"].as_str().unwrap_or_default().to_owned();
     assert!(said.starts_with("it was lost after ") && said.ends_with(", and did not come back"), "{said}");
     assert!(ended.stderr.contains("n3: lost after "), "{}", ended.stderr);
-    // The node died: its files stay until it returns.
+    // The node died, so its files stay until it returns.
     cluster.tidy();
 }
 
-/// The job resumes on the returned node, and existing measurements are not repeated.
+/// The job resumes on the returned node, without repeating measurements.
 fn back(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-4]", &[]);
     has_measured(cluster, 3);
@@ -182,7 +182,7 @@ fn controller(cluster: &mut Cluster) {
     ["n1", "n2", "n3", "n4"].into_iter().for_each(|name| whole(cluster, &fleet, name));
 }
 
-/// Ends the command by this signal before the job; returns the job's ID after the job has ended too.
+/// Ends the command with this signal before the job ends; returns the job's ID once the job has ended too.
 fn ended_before(cluster: &Cluster, child: Child, signal: libc::c_int, status: i32) -> String {
     has_measured(cluster, 1);
     kill(child.id(), signal);
@@ -210,7 +210,7 @@ fn closed(cluster: &mut Cluster) {
     assert_eq!(attached(cluster, &job).status, 2, "it is collected once");
 }
 
-/// A signal that ends only the command does not apply to the job.
+/// A signal that kills only the command does not affect the job.
 fn killed(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     let job = ended_before(cluster, child, libc::SIGTERM, 3);
@@ -218,7 +218,7 @@ fn killed(cluster: &mut Cluster) {
     ["n1", "n2"].into_iter().for_each(|name| whole(cluster, &fleet, name));
 }
 
-/// Results that arrived earlier do not count as complete.
+/// Results that arrived earlier are not regarded as complete.
 fn drained(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &[]);
     has_measured(cluster, 2);
@@ -257,7 +257,7 @@ fn given_up(cluster: &mut Cluster) {
     cluster.tidy();
 }
 
-/// The partition grants less than the usual limit of a fetching job.
+/// The partition's limit is below the usual limit of a fetching job.
 fn short(cluster: &mut Cluster) {
     let child = started(cluster, "n[1-2]", &["--sbatch", "--partition=short"]);
     let job = ended_before(cluster, child, libc::SIGHUP, 128 + libc::SIGHUP);
@@ -284,7 +284,7 @@ fn ended_by_others(cluster: &mut Cluster) {
     assert!(!ended.stderr.contains("cannot be carried"), "{}", ended.stderr);
 }
 
-/// Results that the node cannot write to the shared directory are fetched from the node.
+/// Results that a node cannot write to the shared directory are fetched from the node.
 fn emptied(cluster: &mut Cluster) {
     let shared = cluster.path("shared");
     std::fs::create_dir(&shared).expect("our own folder");
@@ -299,7 +299,7 @@ fn emptied(cluster: &mut Cluster) {
     whole(cluster, &fleet(&ended), "n1");
 }
 
-/// The job does not keep its node for a collector that cannot accept data, and nothing is lost.
+/// The job does not occupy its node for a collector that cannot receive data, and no data is lost.
 fn full(cluster: &mut Cluster) {
     experiment(cluster, "2500ms");
     let tiny = Mounted::new(cluster.path("tiny"));
@@ -324,7 +324,7 @@ fn full(cluster: &mut Cluster) {
     assert_eq!((ended.status, states(&fleet)), (0, vec![("n1", "done")]), "{fleet}");
 }
 
-/// A small file system of its own.
+/// A small, separate file system.
 struct Mounted(std::path::PathBuf);
 
 impl Mounted {
@@ -343,7 +343,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A fetching job uses the reservation of the job, and none once that is gone.
+/// A fetching job uses the original job's reservation, or none if it no longer exists.
 fn reserved(cluster: &mut Cluster) {
     for is_gone in [false, true] {
         let create = [
@@ -370,7 +370,7 @@ fn reserved(cluster: &mut Cluster) {
     }
 }
 
-/// This job waits for its turn, and does not affect the other.
+/// This job waits for its turn, and does not affect the other job.
 fn neighbour(cluster: &mut Cluster) {
     let sleeps = [
         "--parsable",

@@ -1,7 +1,8 @@
-//! `--slurm` on a real Slurm: munged, a controller and four nodes on this machine, in a directory of their own. Needs root and the
-//! packages slurm-wlm and munge.
+//! `--slurm` on a real Slurm: munged, a controller and four nodes on this machine, in a directory of their own.
+//! Requires root and the packages slurm-wlm and munge.
 //!
-//! The short tests are in the gate; those that wait for Slurm's own time-outs are ignored unless `make fleet-test` includes them.
+//! The gate includes the short tests; those that wait for Slurm's own timeouts are ignored unless `make fleet-test`
+//! includes them.
 
 mod cluster;
 mod command;
@@ -16,7 +17,7 @@ use libtest_mimic::{Arguments, Trial};
 
 use cluster::Cluster;
 
-/// A test's name and body; a long one waits for a time-out.
+/// A test's name and body; a long test waits for a timeout.
 pub struct Test {
     pub name: &'static str,
     pub is_long: bool,
@@ -24,7 +25,7 @@ pub struct Test {
 }
 
 fn main() {
-    // Cargo asks for a list too.
+    // Cargo also requests a list.
     let args = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let tests = || whole::TESTS.iter().chain(disturbed::TESTS).chain(tried::TESTS).chain(pair::TESTS);
     let missing = cluster::missing();
@@ -39,7 +40,7 @@ fn main() {
     }
     let trial = |test: &'static Test| {
         Trial::test(test.name, move || {
-            // Each test has its own cluster, so that files left behind are detected and do not affect others.
+            // Each test has its own cluster, so that leftover files are detected and do not affect other tests.
             let mut cluster = Cluster::start();
             let went = catch_unwind(AssertUnwindSafe(|| {
                 (test.body)(&mut cluster);

@@ -1,4 +1,4 @@
-//! A user's program on nodes: in its directory, unmodified, with its own metrics.
+//! A user's program on nodes: in its own directory, unmodified, with its own metrics.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -11,7 +11,7 @@ use crate::whole::{measured, stored};
 
 pub const TESTS: &[Test] = &[Test { name: "fleet::a_program_is_tried_on_two_nodes", is_long: true, body: tried }];
 
-/// Twice as fast if FAST is set. It can be started only from its own directory, and prints its input.
+/// Twice as fast if FAST is set. Can only be started from its own directory, and prints its input.
 const PROGRAM: &str = "#!/bin/sh
 [ -f ./input ] || { echo 'prog: no input here' >&2; exit 4; }
 [ -z \"$XDG_CACHE_HOME\" ] && [ \"$(umask)\" = 0022 ] || { echo 'prog: other surroundings' >&2; exit 4; }
@@ -37,7 +37,7 @@ fn tried(cluster: &mut Cluster) {
     let ended = tool(cluster, line, &["speed=/speed = ([0-9]+)/", "--", "./prog"]);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     assert!(ended.stderr.contains("if this ends: iotrail try --attach "), "{}", ended.stderr);
-    // The screen starts with the answer for both nodes.
+    // The screen starts with both nodes' answer.
     let shown = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.starts_with("FAST=1000 against as-is: "), "{shown}");
     assert!(shown.contains(" higher speed ") && shown.contains("on average of 2 machines; holds on 2 of 2"), "{shown}");
@@ -59,7 +59,7 @@ fn tried(cluster: &mut Cluster) {
     cannot(cluster);
 }
 
-/// The node reports a failure in one line.
+/// The node reports a failure in a single line.
 fn cannot(cluster: &Cluster) {
     let line = "try --slurm --nodes n1 --store ../other.db --metric speed=([0-9]+) --env-arm X=1 --";
     let ended = tool(cluster, line, &["sh", "-c", "echo prog: not a terminal >&2; test -t 0"]);

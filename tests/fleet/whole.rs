@@ -1,4 +1,4 @@
-//! Runs without disturbance, and the errors without nodes.
+//! Undisturbed runs, and errors that need no nodes.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub const TESTS: &[Test] = &[
     Test { name: "fleet::a_usage_error_is_one_line_and_leaves_nothing", is_long: true, body: wrong },
 ];
 
-/// An experiment of two arms: four measurements with this duration each.
+/// An experiment with two arms: four measurements of this duration.
 pub fn experiment(cluster: &Cluster, runtime: &str) {
     let text = format!(
         "name = \"tiny\"\ntitle = \"Two arms\"\nquestion = \"Does it run?\"\nexpect = \"Yes.\"\nrepeats = 2\ncontrol = false\n\n\
@@ -41,13 +41,13 @@ pub fn states(fleet: &Value) -> Vec<(&str, &str)> {
     of.iter().map(|n| (n["node"].as_str().unwrap_or_default(), n["state"].as_str().unwrap_or_default())).collect()
 }
 
-/// The stored run of a node of the fleet.
+/// The stored run of one of the fleet's nodes.
 pub fn stored(cluster: &Cluster, node: &Value) -> Value {
     let run_number = node["run"].as_i64().unwrap_or_else(|| panic!("it brought a run: {node}")).to_string();
     run(&mut cluster.tool("report --json --store s.db", &[&run_number])).json()
 }
 
-/// Number of measurements in all cells of a run.
+/// Number of measurements over all cells of a run.
 pub fn measured(run: &Value) -> usize {
     let cells = run["cells"].as_array().expect("cells");
     cells.iter().map(|c| c["measurements"].as_array().map_or(0, Vec::len)).sum()
@@ -62,7 +62,7 @@ fn whole(cluster: &Cluster, ended: &Ended, nodes: &[&str]) -> Value {
     let runs: Vec<Value> = fleet["nodes"].as_array().expect("a list").iter().map(|n| stored(cluster, n)).collect();
     for run in &runs {
         assert_eq!((measured(run), &run["seed"]), (4, &serde_json::json!(7)), "{run}");
-        // Each node runs the same load in the same block.
+        // Each node runs the same load in a given block.
         let seeds = |run: &Value| run["cells"][0]["measurements"][1]["load"]["seed"].clone();
         assert_eq!(seeds(run), seeds(&runs[0]));
     }
@@ -99,7 +99,7 @@ fn shared(cluster: &mut Cluster) {
 
 fn shipped(cluster: &mut Cluster) {
     experiment(cluster, "300ms");
-    // Line ends of an editor on another operating system.
+    // Line ends as written by an editor on another operating system.
     let text = std::fs::read_to_string(cluster.path("e.toml")).expect("our own file");
     std::fs::write(cluster.path("e.toml"), text.replace('\n', "\r\n")).expect("our own folder");
     let ended = run(&mut cluster.tool("run e.toml --slurm --nodes n1,n3 --ship --seed 7 --store s.db --json", &[]));
@@ -118,7 +118,7 @@ fn chosen(cluster: &mut Cluster) {
     assert!(ended.stderr.starts_with(said) && !cluster.path("other.db").exists(), "{}", ended.stderr);
 }
 
-/// The environment of a user who queries jobs of another partition, within a job.
+/// The environment of a user who queries another partition's jobs from within a job.
 fn surrounded(cluster: &mut Cluster) {
     experiment(cluster, "300ms");
     let mut command = cluster.tool("run e.toml --slurm --nodes n1,n3 --seed 7 --store s.db --json", &[]);
@@ -138,7 +138,7 @@ fn surrounded(cluster: &mut Cluster) {
     whole(cluster, &run(&mut command), &["n1", "n3"]);
 }
 
-/// Polled I/O needs a drive with poll queues.
+/// Polled I/O requires a drive with poll queues.
 fn untestable(cluster: &mut Cluster) {
     let text = format!(
         "name = \"tiny\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nrepeats = 1\ncontrol = false\n\n\

@@ -1,8 +1,8 @@
-//! Hand-written recordings → the screen of `iotrail explain`, without root and without a kernel.
+//! Compares the screen of `iotrail explain` for hand-written recordings, without root and without a kernel.
 //!
-//! `explain/NAME.jsonl` is a recording with one line of JSON each: its header, its entries, and an `end` if it has one; a last
-//! line `{"cut_bytes": N}` truncates the file by N bytes. `explain/NAME.txt` is the output with all I/Os.
-//! With IOTRAIL_WRITE_GOLDEN=1 the texts are written instead of compared; read the difference before committing it.
+//! `explain/NAME.jsonl` is a recording as lines of JSON: its header, its entries, and an `end` if present. A final line
+//! `{"cut_bytes": N}` truncates the file by N bytes. `explain/NAME.txt` is the output with all I/Os.
+//! IOTRAIL_WRITE_GOLDEN=1 writes the texts instead of comparing them; review the difference before committing it.
 
 use std::collections::BTreeSet;
 use std::fs;

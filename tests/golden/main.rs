@@ -1,8 +1,8 @@
-//! Recorded events → expected delivery paths, without root and without a kernel.
+//! Compares delivery paths assembled from recorded events with the expected ones, without root and without a kernel.
 //!
-//! `NAME.jsonl` has the events, one per line; `NAME.expected.json` the expected counts. Files named `made_…` are written by
-//! hand, one hard case each; the others are real runs, whose expected delivery paths are the probes' counts at the time
-//! (tests/kernel/golden.rs writes them). Recordings of I/Os are in `explain.rs`.
+//! `NAME.jsonl` contains the events, one per line; `NAME.expected.json` contains the expected counts. Files named
+//! `made_…` are hand-written hard cases. The others are real runs, whose expected delivery paths are the counts of the
+//! probes at the time (written by tests/kernel/golden.rs). `explain.rs` has recordings of I/Os.
 
 mod explain;
 
@@ -45,7 +45,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// Names of all cases; a file without its counterpart fails.
+/// Names of all cases; a file without its counterpart is an error.
 fn names() -> BTreeSet<String> {
     let names: BTreeSet<String> = fs::read_dir(folder())
         .expect("the folder of this test")

@@ -1,4 +1,5 @@
-//! A ring driven by a BPF program (`io_uring_bpf_ops`, Linux 7.1): io_uring_enter calls it in a loop, and it submits, waits and reaps.
+//! A ring driven by a BPF program (`io_uring_bpf_ops`, Linux 7.1): io_uring_enter calls the program in a loop, and the
+//! program submits, waits and reaps.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -57,7 +58,7 @@ fn bpf_loop(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's types (/sys/kernel/btf/vmlinux). Only what names a structure or a function.
+/// The kernel's types (/sys/kernel/btf/vmlinux), limited to names of structures and functions.
 struct Types {
     bytes: Vec<u8>,
 }
@@ -108,7 +109,7 @@ fn bpf(command: u32, attributes: &[u64]) -> std::io::Result<i32> {
     if done < 0 { Err(std::io::Error::last_os_error()) } else { Ok(done as i32) }
 }
 
-/// Two 32-bit fields.
+/// Packs two 32-bit fields.
 fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
@@ -130,7 +131,7 @@ const IF_DIFFERS: u8 = 0x5d;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 
-/// The program as a ring's operations. The kernel drops it with the map's only entry.
+/// The program as a ring's operations. The kernel releases it with the map's only entry.
 struct Program {
     map: i32,
 }
@@ -149,7 +150,7 @@ impl Program {
         let region = types.find(FUNCTION, "bpf_io_uring_get_region")?.id;
         let submit = types.find(FUNCTION, "bpf_io_uring_submit_sqes")?.id;
         let [sq_tail, cq_head, cq_tail] = [SQ_OFF + 1, CQ_OFF, CQ_OFF + 1].map(|field| ring.offset(field) as i16);
-        // r6: the ring, r7: what to wait for, r8: the heads and tails of both queues.
+        // r6: the ring; r7: what to wait for; r8: heads and tails of both queues.
         let code = [
             insn(LOAD_LONG, 6, 1, 0, 0),
             insn(LOAD_LONG, 7, 1, 8, 0),
@@ -161,11 +162,11 @@ impl Program {
             insn(SET, 0, 0, 0, 1),
             insn(EXIT, 0, 0, 0, 0),
             insn(COPY, 8, 0, 0, 0),
-            // Reap all; stop after the last one.
+            // Reap all completions, and stop after the last one.
             insn(LOAD_WORD, 2, 8, cq_tail, 0),
             insn(STORE_WORD, 8, 2, cq_head, 0),
             insn(IF_AT_LEAST, 2, 0, 11, count),
-            // Submit the next group when the last one is done.
+            // Once the last group is complete, submit the next one.
             insn(LOAD_WORD, 3, 8, sq_tail, 0),
             insn(IF_DIFFERS, 2, 3, 5, 0),
             insn(ADD, 3, 0, 0, GROUP),
@@ -173,7 +174,7 @@ impl Program {
             insn(COPY, 1, 6, 0, 0),
             insn(SET, 2, 0, 0, GROUP),
             insn(CALL, 0, KERNEL_FUNCTION, 0, submit),
-            // Wait for all of it.
+            // Wait for the whole group.
             insn(LOAD_WORD, 3, 8, sq_tail, 0),
             insn(STORE_WORD, 7, 3, 0, 0),
             insn(SET, 0, 0, 0, 0),
@@ -194,7 +195,7 @@ impl Program {
         let program = bpf(PROG_LOAD, &load).map_err(|error| {
             anyhow::anyhow!("loading the program: {error}: {}", String::from_utf8_lossy(&log).trim_end_matches('\0'))
         })?;
-        // The map needs types of the program's own, although the kernel's are used: an integer `i`.
+        // The map requires BTF of its own although the kernel's types are used: an integer `i`.
         let own: [u32; 11] = [0x1_eb9f, 24, 0, 16, 16, 3, 1, 1 << 24, 4, 32, u32::from(b'i') << 8];
         let own = bpf(BTF_LOAD, &[own.as_ptr() as u64, 0, pair(43, 0), 0]).context("loading types")?;
         // btf_fd at byte 48, btf_vmlinux_value_type_id at byte 60.
@@ -204,7 +205,7 @@ impl Program {
         create[6] = pair(own as u32, 0);
         create[7] = pair(0, value.id);
         let map = bpf(MAP_CREATE, &create).context("creating the map of operations")?;
-        // Its second member is `struct io_uring_bpf_ops`: the program, and the ring.
+        // The second member is `struct io_uring_bpf_ops`: the program, and the ring.
         let data = types.word(value.members + 12 + 8) as usize / 64;
         let mut words = vec![0u64; value.size as usize / 8];
         words[data] = program as u64;

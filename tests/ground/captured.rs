@@ -1,4 +1,4 @@
-//! Rounds of requests and calls whose order, offsets, flags and reaped counts are known: for recordings that are to be replayed.
+//! Rounds of requests and calls with known order, offsets, flags and reap counts, for recordings to be replayed.
 
 use std::fs::OpenOptions;
 use std::io::{PipeReader, PipeWriter, Read as _, Seek as _, SeekFrom};
@@ -22,11 +22,11 @@ pub const SCENARIOS: &[Scenario] = &[Scenario {
 pub const NAME: &str = "known.dat";
 const FILE_BYTES: usize = 1 << 20;
 
-/// Enters with exactly these numbers, and then reaps this many.
+/// Enters with exactly these numbers, then reaps this many completions.
 fn enter(ring: &mut IoUring, submit: u32, wait: u32, reap: usize) -> Result<()> {
     ring.submission().sync();
     let flags = if wait > 0 { EnterFlags::GETEVENTS.bits() } else { 0 };
-    // SAFETY: no argument is passed; files and buffers live as long as the ring.
+    // SAFETY: passes no argument; files and buffers live as long as the ring.
     let taken = unsafe { ring.submitter().enter::<libc::sigset_t>(submit, wait, flags, None) }?;
     ensure!(taken == submit as usize, "{taken} of {submit} submitted");
     let reaped = ring.completion().take(reap).filter(|cqe| cqe.result() >= 0).count();
@@ -64,7 +64,7 @@ fn captured(run: &mut Run) -> Result<()> {
         push(&mut ring, write)?;
         push(&mut ring, opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build())?;
         enter(&mut ring, 2, 2, 1)?;
-        // One completion waits.
+        // One completion is awaited.
         push(&mut ring, opcode::Nop::new().build().flags(squeue::Flags::ASYNC))?;
         enter(&mut ring, 1, 0, 0)?;
         enter(&mut ring, 0, 2, 2)?;

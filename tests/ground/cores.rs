@@ -1,4 +1,4 @@
-//! CPUs: which one takes the interrupts of the reads, found by reading and looking at /proc/interrupts.
+//! CPUs: finds out which CPU handles the interrupts of reads, by reading and checking /proc/interrupts.
 
 use anyhow::{Context, Result, ensure};
 
@@ -6,9 +6,9 @@ use crate::load::Target;
 use crate::run::Unsupported;
 
 pub struct Cores {
-    /// A CPU that takes the interrupts of its own reads.
+    /// A CPU that handles its own reads' interrupts.
     pub with: Option<usize>,
-    /// A CPU whose reads interrupt a different CPU.
+    /// A CPU whose reads interrupt another CPU.
     pub without: Option<usize>,
 }
 
@@ -37,7 +37,7 @@ pub fn find(target: &mut Target) -> Result<Cores> {
     Ok(cores)
 }
 
-/// Counts per CPU of each numbered interrupt line.
+/// Counts per CPU of each numbered IRQ.
 fn device_interrupts() -> Result<Vec<Vec<u64>>> {
     let text = std::fs::read_to_string("/proc/interrupts").context("/proc/interrupts")?;
     let heading = text.lines().next().context("/proc/interrupts is empty")?;
@@ -64,7 +64,7 @@ pub fn another(than: usize) -> Result<usize> {
     (0..=last).rev().find(|&cpu| cpu != than).ok_or_else(|| Unsupported("there is one CPU only".into()).into())
 }
 
-/// The CPUs that this thread may run on.
+/// The CPUs on which this thread may run.
 pub fn allowed() -> Result<Vec<usize>> {
     let set = affinity()?;
     Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| is_set(cpu, &set)).collect())

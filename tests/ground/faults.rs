@@ -22,7 +22,7 @@ fn bad_buffers(run: &mut Run) -> Result<()> {
     let mut ring = Ring::open(8, &[])?;
     let registered = vec![0u8; BLOCK];
     let only = [libc::iovec { iov_base: registered.as_ptr().cast_mut().cast(), iov_len: BLOCK }];
-    // SAFETY: the buffer outlives the ring's use of it, and its contents are not read.
+    // SAFETY: the buffer outlives its use by the ring, and its contents are not read.
     unsafe { ring.uring.submitter().register_buffers(&only) }.context("registering a buffer")?;
     run.start()?;
     let gone = unmapped()?;
@@ -47,7 +47,7 @@ fn bad_buffers(run: &mut Run) -> Result<()> {
             }
             ring.push(read, length);
         }
-        // Before 6.15 a buffer that is not registered is refused before the request is submitted, and the call ends there.
+        // Before 6.15, a request with an unregistered buffer is rejected before submission, which ends the call.
         let taken = ring.enter(group, 0)?;
         ring.refused(u64::from(taken < group));
         ring.submit()?;
@@ -60,12 +60,13 @@ fn bad_buffers(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// The address of a page that was mapped.
+/// The address of a page that is no longer mapped.
 fn unmapped() -> Result<*mut u8> {
-    // The middle one of three pages: later mappings do not fit there, except a single page, which is not mapped from here on.
+    // The middle of three pages: later mappings do not fit there, except a single page, and none is mapped from here
+    // on.
     let pages = Memory::new(3)?;
     let gone = pages.page(1);
-    // SAFETY: an owned page whose address only the kernel has; dropping unmaps the remainder.
+    // SAFETY: an owned page whose address only the kernel has; drop unmaps the other pages.
     unsafe { ensure!(libc::munmap(gone.cast(), BLOCK) == 0, std::io::Error::last_os_error()) };
     std::mem::forget(pages);
     Ok(gone)

@@ -1,5 +1,5 @@
-//! Several files with known shares, by descriptor and by index, one of them deleted; in a thread whose name differs from its
-//! process.
+//! Several files with known shares, accessed by descriptor and by index, one of them deleted; from a thread whose name
+//! differs from its process's.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -20,14 +20,14 @@ pub const SCENARIOS: &[Scenario] = &[Scenario {
     run: files,
 }];
 
-/// This many of each 20 requests, with this many bytes each.
+/// Of each 20 requests, this many with this many bytes each.
 const READS: (u32, usize) = (12, 4096);
 const FIXED: (u32, usize) = (4, 1000);
 const WRITES: (u32, usize) = (2, 512);
 const EVENTS: (u32, usize) = (1, 8);
 
 const FILE_BYTES: usize = 1 << 20;
-/// Sets a colour, and seems to begin a line of its own.
+/// Sets a colour, and appears to start a new line.
 pub const NAME: &str = "read\n\x1b[31mme";
 
 /// Index of the registered file.

@@ -1,4 +1,4 @@
-//! Native aio: libaio's system calls.
+//! Native AIO: the system calls used by libaio.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -79,7 +79,7 @@ struct Event {
     result2: i64,
 }
 
-/// The ring of events that the kernel maps into the program: `struct aio_ring` of fs/aio.c.
+/// The event ring that the kernel maps into the program: `struct aio_ring` in fs/aio.c.
 #[repr(C)]
 struct EventRing {
     id: u32,
@@ -90,7 +90,7 @@ struct EventRing {
     others: [u32; 3],
 }
 
-/// A context of native aio.
+/// A native AIO context.
 struct Context {
     id: libc::c_ulong,
     ops: BTreeMap<String, Op>,
@@ -99,7 +99,7 @@ struct Context {
 impl Context {
     fn open() -> Result<Context> {
         let mut id: libc::c_ulong = 0;
-        // SAFETY: the call writes the context that it receives.
+        // SAFETY: the call writes the context to the passed address.
         let failed = unsafe { libc::syscall(libc::SYS_io_setup, DEPTH, &mut id) };
         if failed != 0 {
             return Err(Unsupported(format!("io_setup: {}", std::io::Error::last_os_error())).into());
@@ -107,8 +107,8 @@ impl Context {
         Ok(Context { id, ops: BTreeMap::new() })
     }
 
-    /// Submits all but the last `refused`, which the kernel must reject, and reaps the submitted ones. The control blocks'
-    /// buffers must live as long.
+    /// Submits all but the last `refused` iocbs, which the kernel must reject, and reaps the submitted ones. The iocbs'
+    /// buffers must live until then.
     fn perform(&mut self, blocks: &mut [libc::iocb], refused: usize) -> Result<()> {
         let accepted = self.submit(blocks, refused)?;
         self.events(accepted)?.iter().for_each(|event| self.reaped(event, blocks));
@@ -132,7 +132,7 @@ impl Context {
         }
         let accepted = blocks.len() - refused;
         let pointers: Vec<*mut libc::iocb> = blocks.iter_mut().map(std::ptr::from_mut).collect();
-        // SAFETY: the control blocks and their buffers live until all have ended, for which the caller waits.
+        // SAFETY: the iocbs and their buffers live until all are complete, for which the caller waits.
         let taken = unsafe { libc::syscall(libc::SYS_io_submit, self.id, pointers.len(), pointers.as_ptr()) };
         ensure!(taken as usize == accepted, "io_submit took {taken} of {}, not {accepted}", blocks.len());
         for block in &blocks[..accepted] {
@@ -151,12 +151,12 @@ impl Context {
         self.op(block).add(event.result as i32, asked);
     }
 
-    /// Takes results out of the ring itself, as the kernel would.
+    /// Takes results directly from the ring, as the kernel would.
     fn take(&mut self, results: usize, blocks: &[libc::iocb]) {
         let ring = self.id as *mut EventRing;
         for _ in 0..results {
-            // SAFETY: the context's ID is the address of its ring, which has `entries` events after its header. It has no other
-            // reader, and the kernel writes no event between head and tail.
+            // SAFETY: the context's ID is the address of its ring, which has `entries` events after its header. It has
+            // no other reader, and the kernel writes no event between head and tail.
             unsafe {
                 while (&raw const (*ring).tail).read_volatile() == (*ring).head {
                     std::hint::spin_loop();
@@ -179,14 +179,14 @@ impl Context {
     }
 
     fn close(self, run: &mut Run) {
-        // SAFETY: the context is ours and nothing is in flight.
+        // SAFETY: an owned context with nothing in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.id) };
         run.report.others.insert("libaio", self.ops);
     }
 }
 
 fn iocb(command: u16, fd: RawFd, buffer: *mut u8, bytes: usize, offset: u64) -> libc::iocb {
-    // SAFETY: all zeroes is a valid control block; the fields that matter are set.
+    // SAFETY: a zeroed iocb is valid; the fields that matter are set.
     let mut iocb: libc::iocb = unsafe { std::mem::zeroed() };
     iocb.aio_lio_opcode = command;
     iocb.aio_fildes = fd as u32;
@@ -196,7 +196,7 @@ fn iocb(command: u16, fd: RawFd, buffer: *mut u8, bytes: usize, offset: u64) -> 
     iocb
 }
 
-/// Reads of whole blocks in groups; each group is `done` before the next.
+/// Reads complete blocks in groups, calling `done` after each group.
 fn libaio_reads(
     run: &mut Run,
     mut target: Target,
@@ -231,7 +231,7 @@ fn libaio_buffered(run: &mut Run) -> Result<()> {
 fn libaio_writes(run: &mut Run) -> Result<()> {
     run.pin_if_asked()?;
     let path = run.folder()?.join("written");
-    // Laid out first: a write into a hole is finished by a kernel worker, or not at all asynchronously.
+    // Written first: a write into a hole is completed by a kernel worker, or is not asynchronous at all.
     std::fs::write(&path, vec![1; 64 * BLOCK])?;
     let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&path)?;
     file.sync_all()?;
@@ -247,8 +247,8 @@ fn libaio_writes(run: &mut Run) -> Result<()> {
     })?;
     let syncs = context.ops["fsync"].completions;
     context.close(run);
-    // A kernel worker does an fsync invisibly, unless it is done before io_submit returns; a write ends in the
-    // interrupt or in this kind of worker.
+    // An fsync is executed invisibly by a kernel worker, unless it completes before io_submit returns. A write
+    // completes in the interrupt or in such a worker.
     let all = run.report.completions();
     run.report.between("unknown", syncs - syncs / 10, syncs + all / 50);
     run.report.expected.other.max = all;
@@ -294,7 +294,7 @@ fn libaio_same_block(run: &mut Run) -> Result<()> {
         round += 1;
         let mut block = [iocb(PREAD, target.fd(), target.buffer(), BLOCK, 0)];
         for n in 1..=group as usize {
-            // Direct I/O needs whole blocks of the disk.
+            // Direct I/O requires complete blocks of the disk.
             block[0].aio_nbytes = (BLOCK / DEPTH as usize * n) as u64;
             context.submit(&mut block, 0)?;
         }

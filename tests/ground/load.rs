@@ -1,4 +1,4 @@
-//! Reads of 4 KiB at random offsets, and the ways to wait for them.
+//! 4 KiB reads at random offsets, and the ways to wait for them.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,12 +11,12 @@ use crate::ring::Ring;
 
 pub const BLOCK: usize = 4096;
 
-/// A file, memory to read into, and the offsets: a fixed sequence, the same in each run.
+/// A file, memory for reading, and the offsets: a fixed sequence, identical in each run.
 pub struct Target {
     file: File,
     blocks: u64,
     seed: u64,
-    /// One block per request in flight. Reads in flight may share one, because the data is not read.
+    /// One block per request in flight. Concurrent reads may share a block, because the data is not used.
     memory: Memory,
     next: usize,
 }
@@ -58,7 +58,7 @@ impl Target {
         opcode::Read::new(types::Fd(self.fd()), buffer, BLOCK as u32).offset(offset).build()
     }
 
-    /// A read outside any ring.
+    /// A read without any ring.
     pub fn read_one(&mut self) -> Result<()> {
         let (offset, buffer) = (self.offset(), self.buffer());
         // SAFETY: an owned block without other readers.
@@ -66,7 +66,7 @@ impl Target {
         self.file.read_exact_at(buffer, offset).context("reading")
     }
 
-    /// Reads all that may be read, so that it is in the page cache.
+    /// Reads the whole usable part into the page cache.
     pub fn fill_cache(&self) -> Result<()> {
         let mut chunk = vec![0; 1 << 20];
         let mut offset = 0;
@@ -77,7 +77,7 @@ impl Target {
     }
 }
 
-/// Reads in groups of `batch`: pushed and submitted with one enter, which waits for all of them.
+/// Reads in groups of `batch`: pushes and submits each with one enter, which waits for all of them.
 pub fn blocking(ring: &mut Ring, target: &mut Target, count: u32, batch: u32) -> Result<()> {
     groups(count, batch, |group| {
         for _ in 0..group {
@@ -89,7 +89,7 @@ pub fn blocking(ring: &mut Ring, target: &mut Target, count: u32, batch: u32) ->
     })
 }
 
-/// The same at ascending offsets, not adjacent: a scheduler has nothing to sort and nothing to merge.
+/// The same at ascending, non-adjacent offsets, so a scheduler has nothing to sort or merge.
 pub fn blocking_ascending(ring: &mut Ring, target: &mut Target, count: u32, batch: u32) -> Result<()> {
     let stride = (target.blocks / u64::from(count)).max(2);
     let mut next = 0;
@@ -104,8 +104,8 @@ pub fn blocking_ascending(ring: &mut Ring, target: &mut Target, count: u32, batc
     })
 }
 
-/// Keeps up to `depth` reads in flight and polls the completion ring in user mode; `between` is called after each
-/// poll that found nothing.
+/// Keeps up to `depth` reads in flight and polls the completion ring in user mode; calls `between` after each
+/// unsuccessful poll.
 pub fn peeking(ring: &mut Ring, target: &mut Target, count: u32, depth: u32, mut between: impl FnMut()) -> Result<()> {
     let (mut pushed, mut done) = (0, 0);
     while done < count {
@@ -130,7 +130,7 @@ pub fn peeking(ring: &mut Ring, target: &mut Target, count: u32, depth: u32, mut
     Ok(())
 }
 
-/// Cuts `count` into groups of `size`, the last one smaller.
+/// Splits `count` into groups of `size`; the last one may be smaller.
 pub fn groups<T>(count: u32, size: u32, mut group: impl FnMut(u32) -> Result<T>) -> Result<()> {
     let mut left = count;
     while left > 0 {
@@ -141,7 +141,7 @@ pub fn groups<T>(count: u32, size: u32, mut group: impl FnMut(u32) -> Result<T>)
     Ok(())
 }
 
-/// No-ops, this many per call, which completes them at once.
+/// No-ops, this many per call, which complete immediately.
 pub fn nops(ring: &mut Ring, count: u32, batch: u32) -> Result<()> {
     groups(count, batch, |group| {
         (0..group).for_each(|_| ring.push(opcode::Nop::new().build(), 0));
@@ -151,25 +151,25 @@ pub fn nops(ring: &mut Ring, count: u32, batch: u32) -> Result<()> {
     })
 }
 
-/// Computes for a while in user mode: about a nanosecond or a few per turn, no system call, no memory.
+/// Computes in user mode, without system calls or memory accesses; a turn takes about a nanosecond or a few.
 pub fn spin(turns: u32) {
     for _ in 0..turns {
         std::hint::spin_loop();
     }
 }
 
-/// Voluntary context switches of this thread: it slept.
+/// This thread's voluntary context switches, which show that it slept.
 pub fn sleeps() -> u64 {
     usage().ru_nvcsw as u64
 }
 
-/// Page faults of this thread that needed no I/O.
+/// This thread's page faults without I/O.
 pub fn faults() -> u64 {
     usage().ru_minflt as u64
 }
 
 fn usage() -> libc::rusage {
-    // SAFETY: the call fills the structure that it receives.
+    // SAFETY: the call fills the passed structure.
     unsafe {
         let mut usage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
@@ -177,7 +177,7 @@ fn usage() -> libc::rusage {
     }
 }
 
-/// Anonymous pages of 4 KiB, aligned, fresh until they are touched.
+/// Aligned anonymous 4 KiB pages, fresh until they are touched.
 pub struct Memory {
     base: *mut u8,
     pages: usize,
@@ -215,7 +215,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and whole; who read into it has reaped its completions.
+        // SAFETY: an owned, complete mapping; the completions of all reads into it were reaped.
         unsafe { libc::munmap(self.base.cast(), self.pages * BLOCK) };
     }
 }

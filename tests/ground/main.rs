@@ -1,8 +1,8 @@
 //! Ground truth: a program that causes each delivery path and each pathology on demand, and prints its own counts.
 //!
-//! It shares no code with iotrail, so that iotrail's report can be compared with the facts. One scenario per run;
-//! at its end one line of JSON (`report.rs`) on standard output. A scenario that this kernel or machine cannot produce
-//! reports `unsupported`, and the exit status is 0.
+//! It shares no code with iotrail, so that iotrail's report can be compared with facts. Each run executes one scenario,
+//! and prints one line of JSON (`report.rs`) on standard output at its end. A scenario that this kernel or machine
+//! cannot produce reports `unsupported` and exits with status 0.
 
 mod bpf_loop;
 mod captured;

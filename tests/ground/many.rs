@@ -1,5 +1,5 @@
-//! Many rings, children and threads. They are not in the list of scenarios: they have neither a finding nor a single ring's truth,
-//! only sums that depend on `--count`.
+//! Many rings, children and threads. They are not in the list of scenarios, because they have neither a finding nor
+//! facts about a single ring, only sums that depend on `--count`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -94,21 +94,21 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Forks a child that only runs `body`.
+/// Forks a child that only runs `work`.
 fn child(work: impl FnOnce() -> Result<()>) -> Result<libc::pid_t> {
-    // SAFETY: this process has one thread, so the child may do whatever the parent may.
+    // SAFETY: this process has a single thread, so the child may do everything that the parent may.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
             let failed = work().inspect_err(|e| eprintln!("ground: {e:#}")).is_err();
-            // SAFETY: ends the child without the parent's clean-up.
+            // SAFETY: exits the child without the parent's clean-up.
             unsafe { libc::_exit(i32::from(failed)) }
         }
         pid => Ok(pid),
     }
 }
 
-/// Waits for a child; its status as waitpid(2) has it.
+/// Waits for a child; returns its status as in waitpid(2).
 fn wait_for(pid: libc::pid_t) -> Result<i32> {
     let mut status = 0;
     // SAFETY: waits for an own child; the call writes the status.
@@ -162,12 +162,12 @@ fn operations_of_rings(run: &mut Run) -> Result<()> {
                 opcode::Write::new(null, buffer.as_ptr(), 64).build(),
                 opcode::PollAdd::new(null, libc::POLLOUT as u32).build(),
             ];
-            // SAFETY: the buffer outlives the requests, which are waited for.
+            // SAFETY: the buffer outlives the requests, for which this waits.
             unsafe { ring.submission().push_multiple(&each) }.context("the submission ring has room")?;
             ring.submit_and_wait(4)?;
             ensure!(ring.completion().all(|c| c.result() >= 0), "each succeeds");
         }
-        // Slow enough that all requests are traced.
+        // Slow enough for all requests to be traced.
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     run.pause();
@@ -219,7 +219,7 @@ fn threads_in_turn(run: &mut Run) -> Result<()> {
     let mut ring = ring.into_inner().expect("not poisoned");
     let time = types::Timespec::new().nsec(200_000);
     for _ in 0..300 {
-        // SAFETY: the time outlives the request, which is waited for.
+        // SAFETY: the timespec outlives the request, for which this waits.
         unsafe { ring.submission().push(&opcode::Timeout::new(&time).build()) }
             .context("the submission ring has room")?;
         ring.submit_and_wait(1)?;
@@ -265,7 +265,7 @@ fn one_ring_of_processes(run: &mut Run) -> Result<()> {
 fn unwaited_children(run: &mut Run) -> Result<()> {
     run.start()?;
     nops(&mut IoUring::new(2)?, 1)?;
-    // SAFETY: it installs no handler.
+    // SAFETY: this installs no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
     for _ in 0..run.count {
         child(|| {
@@ -277,7 +277,7 @@ fn unwaited_children(run: &mut Run) -> Result<()> {
             Ok(())
         })?;
     }
-    // SAFETY: waits for own children; returns when there is none.
+    // SAFETY: waits for this process's children; returns when none is left.
     while unsafe { libc::wait(std::ptr::null_mut()) } > 0 {}
     Ok(())
 }
@@ -293,7 +293,7 @@ fn killed_in_flight(run: &mut Run) -> Result<()> {
         let mut buffer = [0u8; 8];
         for _ in 0..count {
             let read = opcode::Read::new(types::Fd(reader.as_raw_fd()), buffer.as_mut_ptr(), 8).build();
-            // SAFETY: the buffer outlives the process's requests, which never end by themselves.
+            // SAFETY: the buffer outlives the process's requests, which never complete.
             unsafe { ring.submission().push(&read) }.context("the submission ring has room")?;
         }
         ring.submit()?;

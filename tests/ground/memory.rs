@@ -1,4 +1,4 @@
-//! Memory that requests in flight share, or outlive: nothing fails.
+//! Memory that requests in flight share, or that is released before they complete: no request fails.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
@@ -77,7 +77,7 @@ fn unregistered_in_flight(run: &mut Run) -> Result<()> {
     let vectors: Vec<libc::iovec> =
         buffers.iter_mut().map(|b| libc::iovec { iov_base: b.as_mut_ptr().cast(), iov_len: BYTES }).collect();
     let mut ring = Ring::open(run.count, &[])?;
-    // SAFETY: they live until the ring is gone.
+    // SAFETY: the buffers live until the ring is closed.
     unsafe { ring.uring.submitter().register_buffers(&vectors) }.context("registering buffers")?;
     run.start()?;
     for (i, ((from, _), buffer)) in pipes.iter().zip(&mut buffers).enumerate() {
@@ -86,7 +86,7 @@ fn unregistered_in_flight(run: &mut Run) -> Result<()> {
     }
     ring.submit()?;
     std::thread::scope(|scope| -> Result<()> {
-        // Before 6.13 the kernel waits for the reads before it releases the buffers.
+        // Before 6.13, the kernel waits for the reads before it releases the buffers.
         let writer = scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(300));
             pipes.iter().try_for_each(|(_, to)| write_all(to.as_raw_fd(), &[7; BYTES]))

@@ -1,5 +1,5 @@
-//! Activity of other programs next to a traced one: each continues until it is killed, until its parent ends, or for 90 s.
-//! `ground beside:NAME`; `ground beside:list` prints the names.
+//! Activity of other programs next to a traced one: each continues until it is killed, until its parent exits, or for
+//! 90 s. `ground beside:NAME`; `ground beside:list` prints the names.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -34,7 +34,7 @@ const NEIGHBOURS: [(&str, Neighbour); 10] = [
     ("forks", forks),
 ];
 
-/// Prints the list, or runs one neighbour until its end.
+/// Prints the list, or runs one neighbour until it ends.
 pub fn perform(name: &str) -> Result<()> {
     if name == "list" {
         NEIGHBOURS.iter().for_each(|(name, _)| println!("{name}"));
@@ -42,7 +42,7 @@ pub fn perform(name: &str) -> Result<()> {
     }
     let of_name = NEIGHBOURS.iter().find(|(n, _)| *n == name);
     let (_, neighbour) = of_name.with_context(|| format!("there is no neighbour `{name}`"))?;
-    // SAFETY: both only set when this process gets a signal: it ends with who started it, and in any case.
+    // SAFETY: both calls only arrange for a signal, so that this process ends with its parent or after a time limit.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::alarm(SECONDS as u32 + 5);
@@ -57,7 +57,7 @@ pub fn perform(name: &str) -> Result<()> {
     neighbour(&path)
 }
 
-/// Reports that it is running, then repeats.
+/// Reports that it is running, then repeats its activity.
 fn again(mut once: impl FnMut() -> Result<()>) -> Result<()> {
     once()?;
     println!("at work");
@@ -68,7 +68,7 @@ fn again(mut once: impl FnMut() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// The same, of several threads; each has its own number.
+/// The same with several threads, numbered from 0.
 fn threads(count: usize, work: impl Fn(usize) + Send + Sync + 'static) {
     let work = Arc::new(work);
     for number in 0..count {
@@ -99,7 +99,7 @@ fn disk_writer(path: &Path) -> Result<()> {
     let file = direct(path)?;
     let memory = Memory::new(1)?;
     memory.touch_all();
-    // SAFETY: an owned page that is no longer written.
+    // SAFETY: an owned page that is no longer written to.
     let page = unsafe { std::slice::from_raw_parts(memory.page(0), BLOCK) };
     let mut block = 0;
     again(|| {
@@ -145,11 +145,11 @@ fn timers(_: &Path) -> Result<()> {
     })
 }
 
-/// A thread computes on one CPU while a thread on a different CPU makes the kernel interrupt it.
+/// A thread computes on one CPU while a thread on another CPU makes the kernel interrupt it.
 fn membarrier(_: &Path) -> Result<()> {
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
-    // SAFETY: takes plain numbers.
+    // SAFETY: the call takes plain numbers.
     let call = |command: libc::c_int| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
     ensure!(call(REGISTER_PRIVATE_EXPEDITED) == 0, std::io::Error::last_os_error());
     on(0)?;
@@ -188,7 +188,7 @@ fn peeking_ring(path: &Path) -> Result<()> {
 
 fn forks(_: &Path) -> Result<()> {
     again(|| {
-        // SAFETY: the child does nothing but end; the parent waits for it.
+        // SAFETY: the child only exits, and the parent waits for it.
         unsafe {
             match libc::fork() {
                 0 => libc::_exit(0),

@@ -128,7 +128,7 @@ fn pipes(run: &mut Run) -> Result<()> {
     })?;
     run.finish(ring);
     if by_worker {
-        // Pipes take no reads that must not block before 6.4.
+        // Before 6.4, pipes do not support non-blocking reads.
         return Err(Unsupported("io_uring hands reads of pipes to io-wq here".into()).into());
     }
     run.report.all("syscall_exit");
@@ -175,7 +175,7 @@ fn multishot_recv(run: &mut Run) -> Result<()> {
     const GROUP: u16 = 1;
     run.pin_if_asked()?;
     let (ours, theirs) = socketpair(libc::SOCK_SEQPACKET)?;
-    // The completion queue takes the messages of two groups: none may overflow, which would end the request.
+    // The completion queue holds the messages of two groups: it must not overflow, which would end the request.
     let mut ring = Ring::open(8, &DEFER)?;
     let mut buffers = Buffers::register(&ring, GROUP, 16)?;
     (0..16).for_each(|buffer| buffers.give(buffer));
@@ -282,8 +282,8 @@ fn zero_copy(run: &mut Run) -> Result<()> {
         let send = opcode::SendZc::new(types::Fd(sender.as_raw_fd()), message.as_ptr(), BYTES as u32);
         ring.push(send.build(), BYTES as u32);
         ring.submit()?;
-        // The send has completed before this thread blocks for its data; the notification comes when the other side has received
-        // it.
+        // The send completes before this thread blocks for its data; the notification arrives when the receiver has
+        // received it.
         let sent = ring.wait(1)?;
         receiver.read_exact(&mut received)?;
         ring.wait(2 - sent)
@@ -295,7 +295,7 @@ fn zero_copy(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A ring of provided buffers, of one message each.
+/// A ring of provided buffers for one message each.
 pub struct Buffers {
     entries: Memory,
     messages: Vec<u8>,
@@ -312,7 +312,8 @@ impl Buffers {
     pub fn with(ring: &Ring, group: u16, count: u16, bytes: usize, flags: u16) -> Result<Buffers> {
         let entries = Memory::new(1)?;
         entries.touch_all();
-        // SAFETY: the entries live as long as the ring: `Buffers` is dropped after the last request that uses it.
+        // SAFETY: the entries live as long as the ring, because `Buffers` is dropped after the last request that uses
+        // them.
         unsafe { ring.uring.submitter().register_buf_ring_with_flags(entries.page(0) as u64, count, group, flags) }?;
         Ok(Buffers { entries, messages: vec![0; bytes * usize::from(count)], count, bytes, tail: 0 })
     }
@@ -331,10 +332,10 @@ impl Buffers {
 }
 
 impl Buffers {
-    /// Has the entry at `place` begin with the buffer's first byte, as it does when it is given.
+    /// Resets the entry at `place` to the buffer's first byte, as when the buffer is provided.
     pub fn rewind(&mut self, place: u16, buffer: u16) {
         let base = self.entries.page(0).cast::<types::BufRingEntry>();
-        // SAFETY: within the page; nothing is in flight.
+        // SAFETY: within the page, with nothing in flight.
         let entry = unsafe { &mut *base.add(usize::from(place % self.count)) };
         entry.set_addr(self.messages[self.bytes * usize::from(buffer)..].as_mut_ptr() as u64);
         entry.set_len(self.bytes as u32);
@@ -343,17 +344,17 @@ impl Buffers {
 
 pub fn socketpair(kind: libc::c_int) -> Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
-    // SAFETY: the call writes two descriptors, which are ours from then on.
+    // SAFETY: the call returns two descriptors, which this process then owns.
     unsafe {
         ensure!(libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) == 0, std::io::Error::last_os_error());
         Ok((OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])))
     }
 }
 
-/// The read end and the write end.
+/// The read and write ends.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
-    // SAFETY: the call writes two descriptors, which are ours from then on.
+    // SAFETY: the call returns two descriptors, which this process then owns.
     unsafe {
         ensure!(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) == 0, std::io::Error::last_os_error());
         Ok((OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])))
@@ -361,14 +362,14 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
 }
 
 pub fn write_all(fd: RawFd, bytes: &[u8]) -> Result<()> {
-    // SAFETY: the bytes are read for as long as the call lasts.
+    // SAFETY: the bytes are only read during the call.
     let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
     ensure!(written == bytes.len() as isize, "write: {}", std::io::Error::last_os_error());
     Ok(())
 }
 
 pub fn read_all(fd: RawFd, bytes: &mut [u8]) -> Result<()> {
-    // SAFETY: the bytes are written for as long as the call lasts.
+    // SAFETY: the bytes are only written during the call.
     let read = unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) };
     ensure!(read == bytes.len() as isize, "read: {}", std::io::Error::last_os_error());
     Ok(())

@@ -1,5 +1,5 @@
-//! Features of Linux 6.11 and later: messages without a request, commands of sockets, entries of two sizes, policies, kinds of
-//! waits.
+//! Features of Linux 6.11 and later: messages without a request, socket commands, entries of two sizes, policies, kinds
+//! of waits.
 
 use std::ffi::CStr;
 use std::io::Read;
@@ -174,7 +174,7 @@ fn messages_registered(run: &mut Run) -> Result<()> {
     for i in 0..run.count {
         let receiver = &mut receivers[i as usize % 2];
         let mut message = entry(MSG_RING, receiver.as_raw_fd(), 1 << 40 | u64::from(i), 0, 0, 0, 0);
-        // SAFETY: one entry, which lives; the call needs no ring.
+        // SAFETY: one live entry; the call needs no ring.
         let done = unsafe { libc::syscall(libc::SYS_io_uring_register, -1, SEND_MSG_RING, message.as_mut_ptr(), 1) };
         if done < 0 {
             let error = std::io::Error::last_os_error();
@@ -198,7 +198,7 @@ fn multishot_commands(run: &mut Run) -> Result<()> {
     let (here, there) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     here.connect(there.local_addr()?)?;
     let size = size_of::<libc::c_int>() as u32;
-    // SAFETY: an integer that lives, of that size.
+    // SAFETY: a live integer of that size.
     let set = unsafe {
         libc::setsockopt(here.as_raw_fd(), libc::SOL_SOCKET, SO_TIMESTAMPING, (&raw const STAMPS).cast(), size)
     };
@@ -247,7 +247,7 @@ fn wide_entries(run: &mut Run) -> Result<()> {
     run.start()?;
     let name = |seen: raw::Seen| if seen.user_data == 2 { "nop128" } else { "nop" };
     for i in 0..run.count {
-        // An entry of 128 bytes does not wrap around the end of the queue.
+        // A 128-byte entry must not wrap around the end of the queue.
         let wide = i % 3 > 0 && ring.before_the_end() > 1;
         if wide {
             let mut words = [0; 16];
@@ -319,13 +319,13 @@ fn forms_of_waiting(run: &mut Run) -> Result<()> {
     const NOP: u8 = 0;
     run.pin_if_asked()?;
     let mut ring = RawRing::open(8, raw::R_DISABLED)?;
-    // SAFETY: a new mapping, which stays.
+    // SAFETY: a new mapping, which stays mapped.
     let page = unsafe {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, -1, 0)
     };
     ensure!(page != libc::MAP_FAILED, "no page");
-    // struct io_uring_region_desc: address, size, flags (memory of the program's) and ID; and io_uring_mem_region_reg: for waits.
+    // struct io_uring_region_desc: address, size, flags (user memory), ID; struct io_uring_mem_region_reg: for waits.
     let mut region = [page as u64, PAGE as u64, 1, 0, 0, 0, 0, 0];
     let mut registration = [region.as_mut_ptr() as u64, 1, 0, 0];
     let can_register = ring.register(MEM_REGION, registration.as_mut_ptr(), 1).is_ok();
@@ -334,12 +334,12 @@ fn forms_of_waiting(run: &mut Run) -> Result<()> {
     ring.push("nop", &entry(NOP, -1, 0, 0, 0, 0, 1));
     ring.enter(1, 0, 0)?;
     ensure!(ring.reap(|_| "nop") == 1, "a no-op is done at once");
-    // Nothing is in flight: each wait begins, and ends with its time limit.
+    // Nothing is in flight, so each wait blocks and ends with its timeout.
     let limit = [0i64, 100_000];
-    // struct io_uring_getevents_arg: no signals, a minimum of 1 µs or none, the limit.
+    // struct io_uring_getevents_arg: no signals, a minimum of 1 µs or none, the timeout.
     let (plain, minimum) = ([0u64, 0, limit.as_ptr() as u64], [0u64, 1 << 32, limit.as_ptr() as u64]);
     let registered = RegisteredWait { nanoseconds: limit[1], min_wait_usec: 1, flags: 1, ..RegisteredWait::default() };
-    // SAFETY: the page is ours, zeroed and aligned.
+    // SAFETY: an owned page, zeroed and aligned.
     unsafe { page.cast::<RegisteredWait>().write(registered) };
     let mut begun = [0u64; 4];
     for form in (0..4).cycle().take(run.count as usize) {
@@ -354,7 +354,7 @@ fn forms_of_waiting(run: &mut Run) -> Result<()> {
                 ring.enter_with(0, 1, flags, std::ptr::null::<u8>(), size_of::<RegisteredWait>())
             }
         };
-        // An older kernel refuses the flag, or ignores the minimum.
+        // An older kernel rejects the flag, or ignores the minimum.
         let refused = waited.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
         begun[form] += u64::from(!refused);
     }
@@ -392,7 +392,7 @@ fn waits_in_iowait(run: &mut Run) -> Result<()> {
                 most_ns += began.elapsed().as_nanos() as u64;
             }
             Some(libc::ETIME) => outside += 1,
-            // Before Linux 6.15.
+            // Linux before 6.15.
             Some(libc::EINVAL) if flag != 0 => {}
             other => anyhow::bail!("a wait ended with {other:?}"),
         }
@@ -410,7 +410,8 @@ fn waits_in_iowait(run: &mut Run) -> Result<()> {
 
 const GROUP: u16 = 3;
 
-/// One message, received into a buffer of the group: its number, and whether the kernel keeps the rest of it.
+/// Receives a message into a buffer of the group: returns the buffer's number, and whether the kernel keeps the rest of
+/// it.
 fn receive_one(ring: &mut Ring, ours: RawFd, theirs: RawFd) -> Result<(u16, bool)> {
     const BUF_MORE: u32 = 1 << 4;
     write_all(theirs, &[7; MESSAGE])?;
@@ -424,7 +425,7 @@ fn receive_one(ring: &mut Ring, ours: RawFd, theirs: RawFd) -> Result<(u16, bool
     buffer.context("a message has a buffer")
 }
 
-/// Gives a buffer to the group by a request.
+/// Adds a buffer to the group by a request.
 fn provide(ring: &mut Ring, messages: &mut [u8], buffer: u16) -> Result<()> {
     let at = messages[MESSAGE * usize::from(buffer)..].as_mut_ptr();
     ring.push(opcode::ProvideBuffers::new(at, MESSAGE as i32, 1, GROUP, buffer).build(), 0);
@@ -480,11 +481,11 @@ fn buffers_held(run: &mut Run, by_requests: bool) -> Result<()> {
     Ok(())
 }
 
-/// How many buffers the kernel has taken of the group (IORING_REGISTER_PBUF_STATUS, Linux 6.8).
+/// Number of the group's buffers that the kernel has consumed (IORING_REGISTER_PBUF_STATUS, Linux 6.8).
 fn taken(ring: &Ring) -> Result<u32> {
     const PBUF_STATUS: libc::c_long = 26;
     let mut status = [u32::from(GROUP), 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    // SAFETY: struct io_uring_buf_status, of 40 bytes, which lives.
+    // SAFETY: a live struct io_uring_buf_status of 40 bytes.
     let done = unsafe {
         libc::syscall(libc::SYS_io_uring_register, ring.uring.as_raw_fd(), PBUF_STATUS, status.as_mut_ptr(), 1)
     };
@@ -626,7 +627,7 @@ fn napi_busy_poll(run: &mut Run) -> Result<()> {
         "ip link add v0 address 02:00:00:00:00:01 type veth peer name v1 && ip addr add 10.9.0.1/24 dev v0 && \
          ip link set v0 up && ip link set v1 up",
     )?;
-    // GRO gives the receiving end NAPI; packets of a sending end with TSO do not pass through it.
+    // With GRO, the receiving end has NAPI; packets of a sending end with TSO do not pass through it.
     const SET_GRO: u32 = 0x2c;
     const SET_TSO: u32 = 0x1f;
     ethtool(c"v0", SET_GRO, 1)?;
@@ -637,7 +638,7 @@ fn napi_busy_poll(run: &mut Run) -> Result<()> {
     socket.recv(&mut [0; 64]).context("a message over veth")?;
     let mut napi_id = 0u32;
     let mut size = size_of::<u32>() as libc::socklen_t;
-    // SAFETY: an integer that lives, of that size.
+    // SAFETY: a live integer of that size.
     unsafe {
         let (level, name) = (libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID);
         libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut napi_id).cast(), &raw mut size)
@@ -671,10 +672,10 @@ fn napi_busy_poll(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// CPU time of this thread.
+/// This thread's CPU time.
 fn own_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure lives.
+    // SAFETY: a live structure.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -684,19 +685,19 @@ fn ethtool(device: &CStr, command: u32, value: u32) -> Result<()> {
     const SIOCETHTOOL: libc::c_ulong = 0x8946;
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     let set = [command, value];
-    // struct ifreq: the name, and the address of the command.
+    // struct ifreq: the name, and the command's address.
     let mut request = [0u64; 5];
     for (i, byte) in device.to_bytes().iter().enumerate() {
         request[i / 8] |= u64::from(*byte) << (8 * (i % 8));
     }
     request[2] = set.as_ptr() as u64;
-    // SAFETY: both structures live.
+    // SAFETY: both structures are live.
     let done = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, request.as_mut_ptr()) };
     ensure!(done == 0, "SIOCETHTOOL {command:#x}: {}", std::io::Error::last_os_error());
     Ok(())
 }
 
-/// Sends a UDP datagram from 10.9.0.2 to 10.9.0.1:9 out of a device, as an Ethernet frame.
+/// Sends a UDP datagram from 10.9.0.2 to 10.9.0.1:9 over a device, as an Ethernet frame.
 fn send_over(device: &CStr) -> Result<()> {
     const IP: u16 = 0x0800;
     #[rustfmt::skip]
@@ -709,7 +710,7 @@ fn send_over(device: &CStr) -> Result<()> {
     let sum: u32 = words.sum();
     let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
     frame[24..26].copy_from_slice(&checksum.to_be_bytes());
-    // SAFETY: plain system calls; the structures live, and the descriptor is ours.
+    // SAFETY: plain system calls with live structures and an owned descriptor.
     unsafe {
         let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0);
         ensure!(socket >= 0, "AF_PACKET: {}", std::io::Error::last_os_error());
@@ -726,7 +727,7 @@ fn send_over(device: &CStr) -> Result<()> {
     Ok(())
 }
 
-/// Creates a bridge in a network namespace of this process.
+/// Creates a bridge in this process's network namespace.
 fn bridge() -> Result<()> {
     namespace(
         "ip link add br0 type bridge && ip addr add 10.9.0.1/24 dev br0 && ip link set br0 up && \
@@ -734,9 +735,9 @@ fn bridge() -> Result<()> {
     )
 }
 
-/// Moves this process to a network namespace of its own, with these devices.
+/// Moves this process to a new network namespace with these devices.
 fn namespace(script: &str) -> Result<()> {
-    // SAFETY: it takes no memory.
+    // SAFETY: the call takes no memory.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         let error = std::io::Error::last_os_error();
         return Err(Unsupported(format!("no network namespace: {error}")).into());

@@ -1,5 +1,5 @@
-//! Completions that become ready in an order chosen by this program, and their order in the queue. Inversions and displacements
-//! are counted here by their definitions, pair by pair.
+//! Completions that become ready in an order chosen by this program, and their order in the queue. Inversions and
+//! displacements are counted here pair by pair, directly by their definitions.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
@@ -67,10 +67,10 @@ pub const SCENARIOS: &[Scenario] = &[
 
 const REQUESTS: usize = 16;
 
-/// The activity so far, one round at a time; a round leaves nothing behind.
+/// The activity so far, round by round; nothing is in flight between rounds.
 #[derive(Default)]
 struct Truth {
-    /// For requests that do more than wait, if there are any.
+    /// For requests that do more than wait; `None` without such requests.
     order: Sum,
     waits: u64,
     delivery: Sum,
@@ -85,11 +85,11 @@ struct Sum {
 }
 
 impl Sum {
-    /// `places`: which place in the other order each one has, in the order of the queue.
+    /// `places`: each request's position in the other order, in queue order.
     fn round(&mut self, places: &[usize]) {
         self.completions += places.len() as u64;
         for (here, place) in places.iter().enumerate() {
-            // It overtook a request that comes later in this order and earlier in the other.
+            // The request overtook one that is later in this order but earlier in the other.
             self.inversions += u64::from(places[here + 1..].iter().any(|later| later < place));
             let before_there = places.iter().filter(|other| *other < place).count();
             self.max_displacement = self.max_displacement.max(here.abs_diff(before_there) as u64);
@@ -98,9 +98,8 @@ impl Sum {
 }
 
 impl Truth {
-    /// `found`: the requests in the order of the queue, by their position among the submitted; `ready`: in the order in which
-    /// they became ready.
-    /// `is_wait`: those without a position in the order of submission.
+    /// `found`: the requests in queue order, by their position among the submitted ones. `ready`: in the order in which
+    /// they became ready. `is_wait`: requests without a position in the submission order.
     fn round(&mut self, found: &[usize], ready: &[usize], is_wait: impl Fn(usize) -> bool) {
         let others: Vec<usize> = found.iter().copied().filter(|request| !is_wait(*request)).collect();
         self.waits += (found.len() - others.len()) as u64;
@@ -125,7 +124,7 @@ impl Truth {
     }
 }
 
-/// A fixed seed: the same shuffles in every run.
+/// A fixed seed, so that every run uses the same shuffles.
 struct Shuffle(u64);
 
 impl Shuffle {
@@ -141,7 +140,7 @@ impl Shuffle {
     }
 }
 
-/// One poll or read for each eventfd, alternately.
+/// One poll or read per eventfd, alternately.
 fn wait_for(fds: &[OwnedFd], which: usize, buffers: &mut [u64]) -> (squeue::Entry, u32) {
     if is_poll(which) {
         return (poll(&fds[which]), 0);
@@ -154,7 +153,7 @@ fn is_poll(which: usize) -> bool {
     which.is_multiple_of(2)
 }
 
-/// The requests of a round, by the order of the queue. User data count all requests of the ring.
+/// A round's requests in queue order. User data numbers all requests of the ring.
 fn found(ring: &mut Ring, before: u32) -> Vec<usize> {
     let mut found = vec![];
     ring.reap_each(|cqe| found.push((cqe.number - 1 - before) as usize));
@@ -167,7 +166,7 @@ fn shuffled(run: &mut Run, flags: &[Flag]) -> Result<()> {
     let mut buffers = [0u64; REQUESTS];
     let mut ring = Ring::open(REQUESTS as u32, flags)?;
     let (mut truth, mut random) = (Truth::default(), Shuffle(1));
-    // The round that the writer may do, and the last one that it has done.
+    // The latest round that the writer may do, and the latest that it has done.
     let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
     let ready = Mutex::new(vec![]);
     run.start()?;
@@ -195,7 +194,7 @@ fn shuffled(run: &mut Run, flags: &[Flag]) -> Result<()> {
             }
             ring.submit()?;
             begun.store(round, Ordering::Release);
-            // In each second round it is in the kernel while they become ready, otherwise in user mode.
+            // In every second round, the thread is in the kernel while requests become ready, otherwise in user mode.
             while round % 2 == 0 && done.load(Ordering::Acquire) < round {
                 std::hint::spin_loop();
             }
@@ -215,7 +214,8 @@ fn shuffled(run: &mut Run, flags: &[Flag]) -> Result<()> {
     Ok(())
 }
 
-/// The second thread makes all requests ready. Its own submissions are posted at the exit of its calls; the first thread stays in
+/// The second thread makes all requests ready. Its own submissions are posted at its calls' exits; the first thread
+/// stays in user mode until then.
 /// user mode until then.
 fn two_threads(run: &mut Run) -> Result<()> {
     const HALF: usize = REQUESTS / 2;
@@ -229,7 +229,7 @@ fn two_threads(run: &mut Run) -> Result<()> {
     };
     let mut truth = Truth::default();
     let ready = Mutex::new((0..REQUESTS).collect::<Vec<_>>());
-    // Odd: the second thread's turn.
+    // Odd: it is the second thread's turn.
     let turn = AtomicU32::new(0);
     run.start()?;
     let rounds = run.count / REQUESTS as u32;
@@ -273,7 +273,8 @@ fn two_threads(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// A message for a request that is already awake does not wake it again: the run caused by the first one finds both, and the time
+/// A second message for a request that has already been woken does not wake it again: the run caused by the first
+/// message finds both, and the time at which the second was ready is invisible.
 /// at which the second was ready is not visible.
 fn multishot(run: &mut Run) -> Result<()> {
     const SOCKETS: usize = 8;
@@ -293,7 +294,7 @@ fn multishot(run: &mut Run) -> Result<()> {
     let (mut truth, mut random) = (Truth::default(), Shuffle(3));
     let mut bytes = 0;
     groups(run.count, 2 * SOCKETS as u32, |group| {
-        // One for each socket, and as many again for any of them.
+        // One message per socket, and as many again for random sockets.
         let mut to: Vec<usize> =
             (0..group as usize).map(|n| if n < SOCKETS { n } else { random.below(SOCKETS) }).collect();
         random.shuffle(&mut to);
@@ -317,7 +318,7 @@ fn multishot(run: &mut Run) -> Result<()> {
     let mut last: Vec<usize> = (0..SOCKETS).collect();
     random.shuffle(&mut last);
     for socket in &last {
-        // Another pair in its place, so that only the peer's end is closed now.
+        // A new pair takes its place, so that only the peer's end is closed now.
         let (ours, theirs) = socketpair(libc::SOCK_SEQPACKET)?;
         drop(std::mem::replace(&mut pairs[*socket].1, theirs));
         drop(ours);

@@ -1,4 +1,4 @@
-//! Faulty delivery: late, with too many interrupts, on the wrong CPU, one at a time. And a program without a fault.
+//! Bad delivery: late, with too many interrupts, on the wrong CPU, one at a time. Also a program without any problem.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -129,7 +129,7 @@ fn kick_storm(run: &mut Run) -> Result<()> {
                 while armed.load(Ordering::Acquire) <= index {
                     spin(1);
                 }
-                // Time for the last kick to arrive, or this one would need none.
+                // Gives the last kick time to arrive, otherwise this request would need none.
                 spin(200);
                 signal(&fds[index % POLLS])?;
             }
@@ -137,7 +137,7 @@ fn kick_storm(run: &mut Run) -> Result<()> {
         });
         let (mut pushed, mut done) = (0, 0);
         while done < count {
-            // All are armed again with one enter when all have been reaped, so that none comes during a system call.
+            // Once all are reaped, all are armed again with one enter, so that none arrives during a system call.
             if done == pushed {
                 let more = POLLS.min(count - pushed);
                 for index in pushed..pushed + more {
@@ -240,7 +240,7 @@ fn one_per_enter(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// Submits a read, then computes briefly and calls `stray`, four times, then polls for the completion.
+/// Submits a read, computes briefly and calls `stray`, four times in total, then polls for the completion.
 fn polling(run: &mut Run, mut stray: impl FnMut()) -> Result<()> {
     let mut target = run.direct()?;
     run.pin_with_interrupt(&mut target)?;
@@ -261,7 +261,7 @@ fn polling(run: &mut Run, mut stray: impl FnMut()) -> Result<()> {
         }
     }
     run.finish(ring);
-    // The four stray entries come early, but some reads end as soon.
+    // The four stray kernel entries come early, but some reads complete equally soon.
     run.report.mostly("device_irq", 0.6);
     Ok(())
 }
@@ -284,7 +284,7 @@ fn chatty_poller(run: &mut Run) -> Result<()> {
     let mut calls = 0;
     polling(run, || {
         calls += 1;
-        // SAFETY: getppid has no arguments and cannot fail.
+        // SAFETY: getppid takes no arguments and cannot fail.
         unsafe { libc::getppid() };
     })?;
     run.fact("getppid_calls", calls);

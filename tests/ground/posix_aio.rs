@@ -54,7 +54,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Waits for the result of a request, and takes it.
+/// Waits for a request's result and takes it.
 fn returned(block: &mut libc::aiocb) -> i32 {
     let waiting = [std::ptr::from_ref(&*block)];
     // SAFETY: the control block was passed to glibc, and its result has not been taken.
@@ -71,7 +71,7 @@ fn returned(block: &mut libc::aiocb) -> i32 {
 }
 
 fn aiocb(fd: RawFd, buffer: *mut u8, offset: u64) -> libc::aiocb {
-    // SAFETY: all zeroes is a valid control block; the fields that matter are set.
+    // SAFETY: a zeroed control block is valid; the fields that matter are set.
     let mut block: libc::aiocb = unsafe { std::mem::zeroed() };
     block.aio_fildes = fd;
     block.aio_buf = buffer.cast();
@@ -89,7 +89,7 @@ fn posix_aio(run: &mut Run) -> Result<()> {
         let read = |_| aiocb(target.fd(), target.buffer(), target.offset());
         let mut blocks: Vec<libc::aiocb> = (0..group).map(read).collect();
         for block in &mut blocks {
-            // SAFETY: the control block does not move and lives until it has ended, below.
+            // SAFETY: the control block does not move, and lives until the request completes below.
             ensure!(unsafe { libc::aio_read(block) } == 0, std::io::Error::last_os_error());
         }
         op.requests += u64::from(group);
@@ -115,7 +115,7 @@ fn posix_aio_threads(run: &mut Run) -> Result<()> {
             together.wait();
             let one = |n| {
                 let mut block = aiocb(fd, page.as_mut_ptr(), u64::from(n) * BLOCK as u64);
-                // SAFETY: the control block does not move and lives until it has ended, below.
+                // SAFETY: the control block does not move, and lives until the request completes below.
                 ensure!(unsafe { libc::aio_read(&mut block) } == 0, std::io::Error::last_os_error());
                 Ok(returned(&mut block))
             };
@@ -142,7 +142,7 @@ fn posix_aio_unreturned(run: &mut Run) -> Result<()> {
     run.start()?;
     for _ in 0..run.count {
         let mut block = aiocb(target.fd(), target.buffer(), target.offset());
-        // SAFETY: the control block does not move and lives until it has ended, by aio_error.
+        // SAFETY: the control block does not move, and lives until aio_error reports its completion.
         unsafe {
             ensure!(libc::aio_read(&mut block) == 0, std::io::Error::last_os_error());
             while libc::aio_error(&block) == libc::EINPROGRESS {
@@ -178,7 +178,7 @@ fn posix_aio_results(run: &mut Run) -> Result<()> {
         for block in &mut blocks[4..7] {
             (block.aio_lio_opcode, block.aio_buf) = (libc::LIO_WRITE, target.buffer().cast());
         }
-        // SAFETY: none of the control blocks and buffers moves, and all have ended below.
+        // SAFETY: no control block or buffer moves, and all requests complete below.
         unsafe {
             for block in &mut blocks[..3] {
                 ensure!(libc::aio_read(block) == 0, std::io::Error::last_os_error());

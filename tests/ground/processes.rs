@@ -1,4 +1,4 @@
-//! Several tasks: children and threads with their own rings, and threads that share one.
+//! Several tasks: children and threads with rings of their own, and threads that share a ring.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -34,7 +34,8 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "shared_ring_threads",
         about: "3 threads submit to one ring, a fourth waits for the completions",
         finding: None,
-        // Each thread posts its own submissions, even if another's were ready before: the scheduler decides how often that matters.
+        // Each thread posts its own submissions, even if another thread's were ready earlier; the scheduler determines
+        // how often that matters.
         allowed: &["delivered_out_of_order", "one_per_enter", "reaped_elsewhere", "reordered", "wrong_core"],
         count: 3_000,
         run: shared_ring_threads,
@@ -43,9 +44,9 @@ pub const SCENARIOS: &[Scenario] = &[
 
 struct Child {
     pid: libc::pid_t,
-    /// A byte in: the ring exists; then, the report.
+    /// A byte reports that the ring exists; then comes the report.
     from: File,
-    /// A byte out: start.
+    /// A byte starts the child.
     to: File,
 }
 
@@ -67,7 +68,7 @@ fn fork_children(run: &mut Run) -> Result<()> {
         let mut text = String::new();
         child.from.read_to_string(&mut text)?;
         let mut status = 0;
-        // SAFETY: waits for an own child; the call writes the status.
+        // SAFETY: waits for this process's child; the call writes the status.
         let ended = unsafe { libc::waitpid(child.pid, &mut status, 0) };
         ensure!(ended == child.pid && status == 0, "child {} ended with status {status}", child.pid);
         run.report.rings.push(serde_json::from_str(&text).context("a child's report")?);
@@ -79,14 +80,14 @@ fn fork_children(run: &mut Run) -> Result<()> {
 fn fork(target: Target, reads: u32) -> Result<Child> {
     let (ours, childs_out) = pipe()?;
     let (childs_in, to) = pipe()?;
-    // SAFETY: this process has one thread, so the child may do whatever the parent may.
+    // SAFETY: this process has a single thread, so the child may do everything that the parent may.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
-            // The parent's ends, so that a dead parent is noticed.
+            // Closes the parent's ends, so that the parent's death is noticed.
             drop((ours, to));
             let failed = child(target, reads, childs_in, childs_out).inspect_err(|e| eprintln!("{e:#}")).is_err();
-            // SAFETY: ends the child without the parent's clean-up.
+            // SAFETY: exits the child without the parent's clean-up.
             unsafe { libc::_exit(i32::from(failed)) }
         }
         pid => Ok(Child { pid, from: ours.into(), to: to.into() }),
@@ -131,7 +132,7 @@ fn threads(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-// SAFETY: a target's memory is its own; it is only ever used by the thread that has it.
+// SAFETY: a target owns its memory, which only the owning thread uses.
 unsafe impl Send for Target {}
 
 fn shared_ring_threads(run: &mut Run) -> Result<()> {
@@ -160,7 +161,7 @@ fn shared_ring_threads(run: &mut Run) -> Result<()> {
                 uring.submitter().enter::<libc::sigset_t>(1, 0, 0, None)?;
             }
         }
-        // The reads of this thread are its to carry, until the last one has ended.
+        // This thread must run its reads' task work until the last one has completed.
         drop(freed.wait_while(free.lock().expect("not poisoned"), |free| *free < IN_FLIGHT).expect("as above"));
         Ok(())
     };
@@ -185,7 +186,7 @@ fn shared_ring_threads(run: &mut Run) -> Result<()> {
     ring.tally = tally.into_inner().expect("not poisoned");
     ring.count_enters(enters + u64::from(each * SUBMITTERS));
     run.finish(ring);
-    // Each thread posts its own submissions when it next leaves the kernel: io_uring_enter or its futex.
+    // Each thread posts its own submissions when it next leaves the kernel: from io_uring_enter or its futex.
     run.report.mostly("syscall_exit", 0.5);
     Ok(())
 }

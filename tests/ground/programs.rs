@@ -1,4 +1,4 @@
-//! Programs with unusual system calls or requests: calls of the 32-bit table, drains, opcodes that do not exist.
+//! Programs with unusual system calls or requests: 32-bit system calls, drains, opcodes that do not exist.
 
 use std::os::fd::AsRawFd;
 
@@ -36,11 +36,11 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// A system call by the 32-bit table; its pointers are in the first 4 GiB.
+/// A system call through the 32-bit table, with pointers below 4 GiB.
 #[cfg(target_arch = "x86_64")]
 fn call_i386(nr: u32, first: u32, second: u32, third: u32) -> i32 {
     let result: i32;
-    // SAFETY: the kernel uses only the numbers and preserves all other registers; rbx is reserved by LLVM.
+    // SAFETY: the kernel uses only the numbers and preserves all other registers; LLVM reserves rbx.
     unsafe {
         std::arch::asm!(
             "xchg rbx, {first:r}", "int 0x80", "xchg rbx, {first:r}",
@@ -52,7 +52,7 @@ fn call_i386(nr: u32, first: u32, second: u32, third: u32) -> i32 {
     result
 }
 
-/// In the first 2 GiB, where the architecture has calls of 32 bits that need it.
+/// Below 2 GiB, on architectures whose 32-bit calls need that.
 #[cfg(target_arch = "x86_64")]
 const LOW: i32 = libc::MAP_32BIT;
 #[cfg(not(target_arch = "x86_64"))]
@@ -66,7 +66,7 @@ fn call_i386(_: u32, _: u32, _: u32, _: u32) -> i32 {
 /// A kernel without support (CONFIG_IA32_EMULATION, ia32_emulation=) kills the caller, so a child tries it.
 fn takes_i386_calls() -> bool {
     const GETPID: u32 = 20;
-    // SAFETY: the child calls nothing but the kernel.
+    // SAFETY: the child only makes system calls.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let known = call_i386(GETPID, 0, 0, 0) > 0;
@@ -86,7 +86,7 @@ fn int80(run: &mut Run) -> Result<()> {
         return Err(Unsupported("the kernel takes no system calls of the 32-bit table".into()).into());
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | LOW;
-    // SAFETY: a new mapping, which stays for the life of the process.
+    // SAFETY: a new mapping, which stays mapped until the process exits.
     let low = unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     ensure!(low != libc::MAP_FAILED, "no memory in the first 2 GiB");
     let (reader, writer) = pipe()?;

@@ -1,4 +1,4 @@
-//! A ring without a library: for setup flags and entries that the library does not know.
+//! A ring without a library, for setup flags and entries that the library does not know.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ pub const GETEVENTS: u32 = 1;
 
 const OFF_SQES: libc::off_t = 0x1000_0000;
 
-/// Words of `struct io_uring_params`: 40 bytes, then the offsets of both queues, 40 bytes each.
+/// Word offset in `struct io_uring_params`: 40 bytes, followed by the offsets of both queues, 40 bytes each.
 pub const SQ_OFF: usize = 10;
 pub const CQ_OFF: usize = 20;
 
@@ -40,17 +40,17 @@ pub struct Seen {
 }
 
 impl RawRing {
-    /// `Unsupported` if the kernel does not accept the flags.
+    /// Returns `Unsupported` if the kernel rejects the flags.
     pub fn open(size: u32, flags: u32) -> Result<RawRing> {
         let mut params = [0u32; 30];
         params[2] = flags;
-        // SAFETY: the structure has 120 bytes and lives.
+        // SAFETY: a live structure of 120 bytes.
         let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, size, params.as_mut_ptr()) };
         if fd < 0 {
             let error = io::Error::last_os_error();
             return Err(Unsupported(format!("io_uring_setup with flags {flags:#x}: {error}")).into());
         }
-        // SAFETY: it is new, and no other owner exists.
+        // SAFETY: a new descriptor without another owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         let map = |bytes: usize, offset| {
             let (protection, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
@@ -70,18 +70,18 @@ impl RawRing {
         Ok(ring)
     }
 
-    /// The bytes before that field in the memory of the queues.
+    /// The byte offset of that field in the queues' memory.
     pub fn offset(&self, field: usize) -> u32 {
         self.params[field]
     }
 
-    /// The word `index` behind the offset in `params`.
+    /// The word `index` after that offset in `params`.
     pub fn word(&self, offset: usize, index: u32) -> &AtomicU32 {
         // SAFETY: within the mapping, which lives as long as the ring, and aligned.
         unsafe { &*self.rings.add(self.params[offset] as usize).cast::<AtomicU32>().add(index as usize) }
     }
 
-    /// Queues an entry of `words`, or of two if it has 16.
+    /// Queues an entry of `words`; an entry of 16 words takes two slots.
     pub fn push(&mut self, name: &'static str, words: &[u64]) {
         self.ops.entry(name).or_default().requests += 1;
         for part in words.chunks(8) {
@@ -92,16 +92,16 @@ impl RawRing {
         self.word(SQ_OFF + 1, 0).store(self.tail, Ordering::Release);
     }
 
-    /// Writes an entry, and does not publish it.
+    /// Writes an entry without publishing it.
     pub fn place(&mut self, at: u32, words: &[u64]) {
         let mut entry = [0u64; 8];
         entry[..words.len()].copy_from_slice(words);
         assert!(at < self.params[0]);
-        // SAFETY: within the mapping; the kernel reads it once the tail has passed it.
+        // SAFETY: within the mapping; the kernel reads it only once the tail has passed it.
         unsafe { self.entries.add(at as usize).write(entry) };
     }
 
-    /// Entries up to the end of the queue.
+    /// Number of entries before the end of the queue.
     pub fn before_the_end(&self) -> u32 {
         self.params[0] - (self.tail & (self.params[0] - 1))
     }
@@ -120,14 +120,14 @@ impl RawRing {
     ) -> io::Result<u32> {
         self.enters += 1;
         let fd = self.fd.as_raw_fd();
-        // SAFETY: the argument is the caller's, and lives for the call.
+        // SAFETY: the caller's argument lives during the call.
         let done = unsafe { libc::syscall(libc::SYS_io_uring_enter, fd, submit, wait, flags, argument, size) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done as u32) }
     }
 
     pub fn register<T>(&self, operation: u32, argument: *mut T, count: u32) -> io::Result<()> {
         let fd = self.fd.as_raw_fd();
-        // SAFETY: the argument is of the operation's type, and lives for the call.
+        // SAFETY: the argument has the operation's type and lives during the call.
         let done = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, operation, argument, count) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -176,7 +176,7 @@ impl AsRawFd for RawRing {
     }
 }
 
-/// The first words of an entry: operation, flags, descriptor; offset; address; length and operation's flags; user data.
+/// First words of an entry: operation, flags, descriptor; offset; address; length and operation flags; user data.
 pub fn entry(operation: u8, fd: i32, offset: u64, address: u64, length: u32, flags: u32, user_data: u64) -> [u64; 8] {
     let first = u64::from(operation) | u64::from(fd as u32) << 32;
     [first, offset, address, u64::from(length) | u64::from(flags) << 32, user_data, 0, 0, 0]

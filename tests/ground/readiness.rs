@@ -1,4 +1,4 @@
-//! Requests that become ready on command of this program: polls of eventfds, timeouts, links. Without a device.
+//! Requests that become ready on this program's command: polls of eventfds, timeouts, links. No device is involved.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -161,7 +161,7 @@ fn reordered_timeouts(run: &mut Run) -> Result<()> {
     timed(run, |index| 10 - index)
 }
 
-/// `step`: when each of 10 timeouts ends, in units of 0.3 ms.
+/// `step`: when each of 10 timeouts expires, in units of 0.3 ms.
 fn timed(run: &mut Run, step: impl Fn(u32) -> u32) -> Result<()> {
     run.pin_if_asked()?;
     let times: Vec<_> = (0..10).map(|index| types::Timespec::new().nsec(300_000 * step(index))).collect();
@@ -204,7 +204,7 @@ fn linked(run: &mut Run) -> Result<()> {
     run.finish(ring);
     run.fact("whole_chains", chains);
     run.fact("broken_chains", chains);
-    // The first of each chain ends while it is submitted, the others by the task work that the one before queued.
+    // The first request of each chain completes during submission, the others in task work queued by their predecessor.
     run.report.exactly("inline", 2 * chains);
     run.report.exactly("enter", 5 * chains);
     Ok(())
@@ -270,8 +270,8 @@ fn capped_batches_sqpoll(run: &mut Run) -> Result<()> {
     groups(run.count, POLLERS, |group| {
         (0..group).for_each(|_| ring.push(poll(&fd), 0));
         ring.submit()?;
-        // All are polls of one eventfd, so that one write makes them ready at once, the newest first.
-        // All are armed a while after the thread has taken the last one.
+        // All are polls of the same eventfd, so a single write makes them ready at once, the newest first. All are
+        // armed some time after the thread has reaped the last one.
         while !ring.uring.submission().is_empty() {
             std::hint::spin_loop();
         }
@@ -314,7 +314,7 @@ fn wake_up_reads(run: &mut Run) -> Result<()> {
 
 fn batches_of_8_sqpoll(run: &mut Run) -> Result<()> {
     const BATCH: u32 = 8;
-    // Both on one CPU: its thread does not run before all of a batch are ready.
+    // Both on one CPU, so that its thread does not run before all requests of a batch are ready.
     let cpu = cores::allowed()?[0];
     run.pin(cpu)?;
     let fds: Vec<OwnedFd> = (0..8).map(|_| eventfd()).collect::<Result<_>>()?;
@@ -332,7 +332,7 @@ fn batches_of_8_sqpoll(run: &mut Run) -> Result<()> {
         for fd in used {
             let mut of_it = BATCH.min(left);
             left -= of_it;
-            // One write makes those of one eventfd ready at once.
+            // One write makes all requests on the eventfd ready at once.
             signal(fd)?;
             while of_it > 0 {
                 of_it -= ring.reap();
@@ -352,7 +352,7 @@ pub fn poll(fd: &OwnedFd) -> squeue::Entry {
 }
 
 pub fn eventfd() -> Result<OwnedFd> {
-    // SAFETY: the call gives a new descriptor, which is ours from then on.
+    // SAFETY: the call returns a new descriptor, which this process then owns.
     unsafe {
         let fd = libc::eventfd(0, libc::EFD_CLOEXEC);
         ensure!(fd >= 0, std::io::Error::last_os_error());

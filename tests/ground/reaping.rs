@@ -103,7 +103,7 @@ fn deep(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// No-ops in groups. Their completions are reaped only after `meanwhile` has returned.
+/// Submits no-ops in groups, and reaps their completions only after `meanwhile` has returned.
 fn held(run: &mut Run, flags: &[Flag], at_once: u32, held_for: Duration, meanwhile: impl Fn()) -> Result<()> {
     run.pin_if_asked()?;
     let mut ring = Ring::open(at_once, flags)?;
@@ -113,7 +113,7 @@ fn held(run: &mut Run, flags: &[Flag], at_once: u32, held_for: Duration, meanwhi
         (0..group).for_each(|_| ring.push(opcode::Nop::new().build(), 0));
         ring.submit()?;
         meanwhile();
-        // The kernel's own number, from fdinfo.
+        // The kernel's own count, from fdinfo.
         most = most.max(lying(&ring)?);
         ring.wait(group)?;
         ensure!(lying(&ring)? == 0, "what was taken still lies there");
@@ -125,7 +125,7 @@ fn held(run: &mut Run, flags: &[Flag], at_once: u32, held_for: Duration, meanwhi
     Ok(())
 }
 
-/// Completions in the queue, by fdinfo.
+/// Completions in the queue, according to fdinfo.
 fn lying(ring: &Ring) -> Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", ring.uring.as_raw_fd()))?;
     let field = |name: &str| {

@@ -1,4 +1,5 @@
-//! The facts of a scenario as one line of JSON: counts that it knows because it made the requests and read the completions.
+//! A scenario's facts as one line of JSON: counts that are known because the scenario made the requests and read the
+//! completions.
 
 use std::collections::BTreeMap;
 
@@ -119,7 +120,7 @@ impl Report {
         rings.chain(self.others.values().flat_map(BTreeMap::values)).map(|op| op.completions).sum()
     }
 
-    /// Exactly this many by this delivery path.
+    /// Exactly this many completions through this delivery path.
     pub fn exactly(&mut self, vehicle: &'static str, completions: u64) {
         self.between(vehicle, completions, completions);
     }
@@ -128,12 +129,12 @@ impl Report {
         self.expected.vehicles.insert(vehicle, Range { min, max });
     }
 
-    /// Every completion by this delivery path.
+    /// All completions through this delivery path.
     pub fn all(&mut self, vehicle: &'static str) {
         self.exactly(vehicle, self.completions());
     }
 
-    /// At least this share of the completions by this delivery path, the rest by any.
+    /// At least this share of completions through this delivery path, the rest through any path.
     pub fn mostly(&mut self, vehicle: &'static str, share: f64) {
         let all = self.completions();
         let least = (all as f64 * share) as u64;

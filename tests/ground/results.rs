@@ -1,4 +1,4 @@
-//! Results of completions, and the workers involved: punting, overflow, errors, short reads.
+//! Completion results, and io-wq workers: punting, overflow, errors, short reads.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -126,7 +126,7 @@ fn punted(run: &mut Run) -> Result<()> {
     let folder = run.folder()?;
     let path = c_path(&folder.join("made"));
     let block = [7u8; BLOCK];
-    // SAFETY: all zeroes is a valid statx; the kernel fills it.
+    // SAFETY: a zeroed statx is valid; the kernel fills it.
     let mut status = Box::<libc::statx>::new(unsafe { std::mem::zeroed() });
     let mut ring = Ring::open(4, &[])?;
     run.start()?;
@@ -193,7 +193,7 @@ fn punted_twice(run: &mut Run) -> Result<()> {
             ring.push(read.build().flags(squeue::Flags::ASYNC), 8);
         }
         ring.submit()?;
-        // Time for the workers to have tried them all.
+        // Enough time for the workers to have tried all requests.
         std::thread::sleep(std::time::Duration::from_millis(20));
         pairs.iter().take(group as usize).try_for_each(|(_, theirs)| write_all(theirs.as_raw_fd(), &[7; 8]))?;
         ring.wait(group)
@@ -219,7 +219,7 @@ fn iowq_fanout(run: &mut Run) -> Result<()> {
             ring.push(opcode::Splice::new(from, -1, to, -1, 8).build(), 8);
         }
         ring.submit()?;
-        // Each one has a worker before the first may continue.
+        // Each request has a worker before the first may continue.
         let mut workers = workers()?;
         for _ in 0..1_000 {
             if workers >= u64::from(group) {
@@ -239,11 +239,11 @@ fn iowq_fanout(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// io-wq workers of this process.
+/// This process's io-wq workers.
 fn workers() -> Result<u64> {
     let mut workers = 0;
     for task in std::fs::read_dir("/proc/self/task")? {
-        // A worker may end meanwhile.
+        // A worker may exit meanwhile.
         let name = std::fs::read_to_string(task?.path().join("comm")).unwrap_or_default();
         workers += u64::from(name.starts_with("iou-wrk-"));
     }
@@ -262,7 +262,7 @@ fn cq_overflow_mixed(run: &mut Run) -> Result<()> {
             let write = opcode::Write::new(types::Fd(-1), target.buffer(), BLOCK as u32);
             ring.push(write.build(), BLOCK as u32);
         }
-        // The last block is not whole.
+        // The last block is incomplete.
         n => {
             let read = opcode::Read::new(types::Fd(target.fd()), target.buffer(), BLOCK as u32);
             let block = if n == 2 { 10 } else { 3 };
@@ -271,7 +271,7 @@ fn cq_overflow_mixed(run: &mut Run) -> Result<()> {
     })
 }
 
-/// Four times as many as the completion queue takes, each time; `push` gets the number of each.
+/// Each time, four times as many requests as the completion queue holds; `push` gets each request's number.
 fn overflowing(run: &mut Run, mut push: impl FnMut(&mut Ring, u32)) -> Result<()> {
     const QUEUE: u32 = 16;
     run.pin_if_asked()?;
@@ -288,7 +288,7 @@ fn overflowing(run: &mut Run, mut push: impl FnMut(&mut Ring, u32)) -> Result<()
     })?;
     ring.overflowed(overflows);
     run.finish(ring);
-    // A CQE that overflows has the event io_uring_cqe_overflow in place of io_uring_complete.
+    // A CQE that overflows causes the event io_uring_cqe_overflow instead of io_uring_complete.
     let all = run.report.completions();
     run.report.between("inline", all - overflows, all);
     Ok(())
@@ -300,7 +300,7 @@ fn iopoll_without_queues(run: &mut Run) -> Result<()> {
     let mut ring = Ring::open(16, &[Flag::Iopoll])?;
     run.start()?;
     blocking(&mut ring, &mut target, run.count, 16)?;
-    // The first try cannot block and ends with EAGAIN; the worker then gets EOPNOTSUPP, and task work posts it.
+    // The first attempt must not block and ends with EAGAIN; the worker then gets EOPNOTSUPP, which task work posts.
     ring.punted(opcode::Read::CODE);
     run.finish(ring);
     run.report.expected.other.max = run.report.completions();

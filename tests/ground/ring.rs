@@ -1,4 +1,4 @@
-//! A ring that counts: submissions by opcode, and completions.
+//! A ring that counts its submissions by opcode, and its completions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 
 use crate::report::{Op, Order, RingReport};
 
-/// Setup flags, exactly those requested.
+/// Setup flags; only requested ones are set.
 #[derive(Clone, Copy)]
 pub enum Flag {
     CoopTaskrun,
@@ -31,13 +31,13 @@ pub struct Ring {
     setup: RingReport,
 }
 
-/// Waits for a completion of a ring that threads share; returns the number available.
+/// Waits for a completion of a ring shared by threads; returns the number of available completions.
 ///
 /// # Safety
 ///
-/// No other thread uses the completion queue meanwhile.
+/// No other thread may use the completion queue meanwhile.
 pub unsafe fn wait_shared(uring: &IoUring, tally: &Mutex<Tally>) -> Result<u32> {
-    // SAFETY: no argument is passed.
+    // SAFETY: passes no argument.
     let waited = unsafe { uring.submitter().enter::<libc::sigset_t>(0, 1, EnterFlags::GETEVENTS.bits(), None) };
     if let Err(error) = waited
         && error.kind() != io::ErrorKind::Interrupted
@@ -49,15 +49,15 @@ pub unsafe fn wait_shared(uring: &IoUring, tally: &Mutex<Tally>) -> Result<u32> 
     Ok(unsafe { uring.completion_shared() }.map(|cqe| tally.take(&cqe)).count() as u32)
 }
 
-/// One CQE, taken apart.
+/// A decoded CQE.
 pub struct Done {
-    /// Number of its request, from 1.
+    /// 1-based number of its request.
     pub number: u32,
     pub result: i32,
     pub flags: u32,
 }
 
-/// The counts. Apart from the ring, so that threads can share one.
+/// The counts; separate from the ring, so that threads can share one.
 #[derive(Default)]
 pub struct Tally {
     ops: BTreeMap<u8, Op>,
@@ -71,8 +71,9 @@ pub fn placed(sqpoll: bool, mut push: impl FnMut() -> Result<(), squeue::PushErr
     given_back(sqpoll, || push().ok()).context("the submission ring is full")
 }
 
-/// Retries for some time with SQPOLL: a completion may come before the SQPOLL thread has released its entry. For
-/// requests that end during submission the kernel posts it, and then advances the head (io_submit_sqes).
+/// Retries for some time with SQPOLL, because a completion may arrive before the SQPOLL thread releases its entry: for
+/// requests that complete during submission, the kernel posts the completion before it advances the head
+/// (io_submit_sqes).
 fn given_back<T>(sqpoll: bool, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let began = std::time::Instant::now();
     loop {
@@ -110,7 +111,7 @@ impl Ring {
         let uring = builder.build(entries).with_context(|| format!("io_uring_setup with {names:?}"))?;
         let setup = RingReport {
             tgid: std::process::id(),
-            // SAFETY: gettid has no arguments and cannot fail.
+            // SAFETY: gettid takes no arguments and cannot fail.
             tid: unsafe { libc::gettid() } as u32,
             fd: uring.as_raw_fd(),
             flags: names,
@@ -121,36 +122,36 @@ impl Ring {
         Ok(Ring { uring, tally: Tally::default(), sqpoll, setup })
     }
 
-    /// Queues a request in the submission ring. `asked`: maximum number of bytes that it transfers, 0 if none.
+    /// Queues a request. `asked`: maximum number of bytes that it transfers, 0 if none.
     pub fn push(&mut self, entry: squeue::Entry, asked: u32) {
         let entry = self.tally.stamp(entry, asked);
-        // SAFETY: the callers keep files, buffers and arguments until the request has its last completion.
+        // SAFETY: callers keep files, buffers and arguments until the request's last completion.
         placed(self.sqpoll, || unsafe { self.uring.submission().push(&entry) }).expect("the submission ring has room");
     }
 
-    /// Queues a no-op under another number, which need not be an opcode.
+    /// Queues a no-op under another opcode number, which need not exist.
     pub fn push_of(&mut self, code: u8) -> Result<()> {
         let nop = self.tally.stamp(opcode::Nop::new().build(), 0);
         self.tally.ops.entry(code).or_default().requests += 1;
         self.tally.ops.get_mut(&opcode::Nop::CODE).expect("it was just stamped").requests -= 1;
         let data = u64::from(code) << 56 | u64::from(self.tally.next);
-        // SAFETY: an entry is a plain structure of 64 bytes, the opcode its first.
+        // SAFETY: an entry is a plain 64-byte structure that starts with the opcode.
         let entry = unsafe {
             let mut bytes: [u8; 64] = std::mem::transmute(nop.user_data(data));
             bytes[0] = code;
             std::mem::transmute::<[u8; 64], squeue::Entry>(bytes)
         };
-        // SAFETY: it names nothing.
+        // SAFETY: the entry refers to no memory.
         unsafe { self.uring.submission().push(&entry) }.context("the submission ring is full")
     }
 
-    /// The same, with the user data of the one before.
+    /// The same with the previous request's user data.
     pub fn push_alike(&mut self, entry: squeue::Entry, asked: u32) {
         self.tally.next -= 1;
         self.push(entry, asked);
     }
 
-    /// Queues a request that asks for no completion if it succeeds, and whether it will.
+    /// Queues a request that requests no completion on success; `succeeds`: whether it will succeed.
     pub fn push_skipping(&mut self, entry: squeue::Entry, asked: u32, succeeds: bool) {
         let op = self.tally.ops.entry(entry.get_opcode() as u8).or_default();
         op.skips += 1;
@@ -158,7 +159,7 @@ impl Ring {
         self.push(entry.flags(squeue::Flags::SKIP_SUCCESS), asked);
     }
 
-    /// Queues a request that is cancelled without a completion, since the one before it in its chain fails.
+    /// Queues a request that is cancelled without a completion, because its predecessor in the chain fails.
     pub fn push_cancelled(&mut self, entry: squeue::Entry) {
         let op = self.tally.ops.entry(entry.get_opcode() as u8).or_default();
         op.skipped += 1;
@@ -166,8 +167,8 @@ impl Ring {
         self.push(entry, 0);
     }
 
-    /// Resizes the ring (IORING_REGISTER_RESIZE_RINGS). The kernel then uses memory that this program has not mapped: the ring must not be
-    /// used afterwards.
+    /// Resizes the ring (IORING_REGISTER_RESIZE_RINGS). Afterwards, the kernel uses memory that this program has not
+    /// mapped, so the ring must not be used.
     pub fn resize(&mut self, sq_entries: u32, cq_entries: u32) -> io::Result<()> {
         const RESIZE_RINGS: u32 = 33;
         const CQSIZE: u32 = 1 << 3;
@@ -175,7 +176,7 @@ impl Ring {
         let mut params = [0u32; 30];
         (params[0], params[1], params[2]) = (sq_entries, cq_entries, CQSIZE);
         let fd = self.uring.as_raw_fd();
-        // SAFETY: the structure lives, and is as long as the kernel takes it for.
+        // SAFETY: a live structure, which is as long as the kernel assumes.
         let failed = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, RESIZE_RINGS, params.as_mut_ptr(), 1) };
         if failed != 0 {
             return Err(io::Error::last_os_error());
@@ -184,7 +185,7 @@ impl Ring {
         Ok(())
     }
 
-    /// One io_uring_enter, which waits if `wait` is not 0. Returns how many were submitted.
+    /// One io_uring_enter, which waits if `wait` is not 0. Returns the number of submitted requests.
     pub fn enter(&mut self, submit: u32, wait: u32) -> Result<u32> {
         let flags = if wait > 0 { EnterFlags::GETEVENTS } else { EnterFlags::empty() };
         self.enter_with(submit, wait, flags)
@@ -192,7 +193,7 @@ impl Ring {
 
     pub fn enter_with(&mut self, submit: u32, wait: u32, flags: EnterFlags) -> Result<u32> {
         self.setup.enters += 1;
-        // SAFETY: no argument is passed; the requests are the callers'.
+        // SAFETY: passes no argument; callers guarantee the requests' memory.
         match unsafe { self.uring.submitter().enter::<libc::sigset_t>(submit, wait, flags.bits(), None) } {
             Ok(taken) => Ok(taken as u32),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
@@ -200,8 +201,8 @@ impl Ring {
         }
     }
 
-    /// Submits all that was pushed: with one enter, more if the kernel stops at a request; with SQPOLL with none, unless
-    /// its thread sleeps.
+    /// Submits all queued requests: with one enter, or more if the kernel stops at a request; with SQPOLL, without an
+    /// enter unless the thread sleeps.
     pub fn submit(&mut self) -> Result<()> {
         if self.sqpoll {
             if self.uring.submission().need_wakeup() {
@@ -239,11 +240,11 @@ impl Ring {
         for cqe in &mut queue {
             self.tally.take(&cqe);
         }
-        // Dropped, it would move the head.
+        // Dropping it would advance the head.
         std::mem::forget(queue);
     }
 
-    /// Waits in the kernel until at least `count` completions are reaped; returns their number.
+    /// Waits in the kernel until at least `count` completions have been reaped; returns their number.
     pub fn wait(&mut self, count: u32) -> Result<u32> {
         let mut taken = self.reap();
         while taken < count {
@@ -257,7 +258,7 @@ impl Ring {
         self.setup.enters += enters;
     }
 
-    /// Records that all requests of an opcode are handed to io-wq.
+    /// Records that all requests with this opcode are punted to io-wq.
     pub fn punted(&mut self, code: u8) {
         let requests = self.tally.ops.get(&code).map_or(0, |op| op.requests);
         self.setup.punted.insert(name(code).to_string(), requests);
@@ -286,7 +287,7 @@ impl Ring {
 }
 
 impl Tally {
-    /// Numbers a request. Its user data contain the opcode, the requested bytes, and the number.
+    /// Numbers a request. Its user data contains the opcode, the requested bytes, and the number.
     pub fn stamp(&mut self, entry: squeue::Entry, asked: u32) -> squeue::Entry {
         let code = entry.get_opcode() as u8;
         self.next += 1;

@@ -1,4 +1,4 @@
-//! One run of one scenario: its options, its file, its start, its report.
+//! A run of one scenario: its options, its file, its start, its report.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Write};
@@ -64,14 +64,14 @@ impl Run {
         Ok(self.report)
     }
 
-    /// The rings exist: waits for a watcher if there is to be one, and starts the clock.
+    /// Called once the rings exist: waits for a tracer if there should be one, and starts the clock.
     pub fn start(&mut self) -> Result<()> {
         if self.args.start_on_stdin {
             eprintln!("ready");
             std::io::stdin().lock().read_line(&mut String::new()).context("waiting for a line on standard input")?;
         }
         self.pause();
-        // SAFETY: alarm only sets a timer: a scenario that hangs ends with SIGALRM, not never.
+        // SAFETY: alarm only sets a timer, so that a scenario that hangs ends with SIGALRM.
         unsafe { libc::alarm(120 + self.count / 1000) };
         self.started = Some(Instant::now());
         Ok(())
@@ -116,7 +116,7 @@ impl Run {
         Ok(path)
     }
 
-    /// The file for direct reads.
+    /// A file for direct reads.
     pub fn direct(&mut self) -> Result<Target> {
         let path = self.path()?;
         let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path);
@@ -124,7 +124,7 @@ impl Run {
         Target::new(file)
     }
 
-    /// The file for buffered reads, in the page cache.
+    /// A file for buffered reads, in the page cache.
     pub fn cached(&mut self) -> Result<Target> {
         let path = self.path()?;
         let target = Target::new(File::open(&path).with_context(|| path.display().to_string())?)?;
@@ -132,7 +132,8 @@ impl Run {
         Ok(target)
     }
 
-    /// The file for buffered reads, not in the page cache and read without read-ahead: each block read first is one read of the device.
+    /// A file for buffered reads that is not in the page cache and is read without read-ahead: the first read of each
+    /// block is one device read.
     pub fn cold(&mut self) -> Result<Target> {
         let path = self.path()?;
         let file = File::open(&path).with_context(|| path.display().to_string())?;
@@ -145,26 +146,26 @@ impl Run {
         Target::new(file)
     }
 
-    /// Which CPUs take the interrupts of direct reads.
+    /// Finds the CPUs that handle direct reads' interrupts.
     pub fn cores(&mut self, target: &mut Target) -> Result<Cores> {
         let cores = cores::find(target)?;
         self.report.irq_cpu = cores.with;
         Ok(cores)
     }
 
-    /// On the CPU that takes the interrupts of its own reads.
+    /// Pins to a CPU that handles its own reads' interrupts.
     pub fn pin_with_interrupt(&mut self, target: &mut Target) -> Result<()> {
         let found = self.cores(target)?.with;
         self.pin(found.ok_or_else(|| Unsupported("no CPU takes the interrupts of its own reads".into()))?)
     }
 
-    /// On a CPU whose reads interrupt a different one.
+    /// Pins to a CPU whose reads interrupt another CPU.
     pub fn pin_without_interrupt(&mut self, target: &mut Target) -> Result<()> {
         let found = self.cores(target)?.without;
         self.pin(found.ok_or_else(|| Unsupported("each CPU takes the interrupts of its own reads".into()))?)
     }
 
-    /// The CPU that the caller specified.
+    /// The CPU specified by the caller.
     pub fn cpu(&self) -> Option<usize> {
         self.args.cpu
     }
@@ -175,7 +176,7 @@ impl Run {
         cores::pin(cpu)
     }
 
-    /// On the caller's CPU, if specified.
+    /// Pins to the caller's CPU, if specified.
     pub fn pin_if_asked(&mut self) -> Result<()> {
         self.args.cpu.map_or(Ok(()), |cpu| self.pin(cpu))
     }

@@ -1,4 +1,4 @@
-//! SQPOLL threads that spin without work, or fall asleep between requests.
+//! SQPOLL threads that spin without work, or that fall asleep between requests.
 
 use std::time::Duration;
 
@@ -65,13 +65,13 @@ fn now_and_then(run: &mut Run, idle_ms: u32, every: Duration) -> Result<()> {
     Ok(())
 }
 
-/// CPU time of this process's SQPOLL thread. The thread sets its name after it has started, so retry.
+/// CPU time of this process's SQPOLL thread. Retries because the thread sets its name only after it has started.
 fn thread_cpu_ms() -> Result<u64> {
     for _ in 0..1_000 {
         for task in std::fs::read_dir("/proc/self/task")? {
             let task = task?.path();
             if std::fs::read_to_string(task.join("comm"))?.starts_with("iou-sqp-") {
-                // Nanoseconds on a CPU come first.
+                // The first field is the time on a CPU in ns.
                 let text = std::fs::read_to_string(task.join("schedstat"))?;
                 let on_cpu = text.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
                 return Ok(on_cpu.context("/proc/self/task/*/schedstat")? / 1_000_000);

@@ -1,4 +1,4 @@
-//! Threads that delay each other: one that waits for its CPU, one that waits for another's submissions.
+//! Threads that delay each other: one waits for its CPU, one waits for another thread's submissions.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -50,7 +50,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-/// Not listed: a ring has two records there, one for each process that uses it.
+/// Unlisted, because the ring has two records, one per process that uses it.
 pub const ACROSS: &[Scenario] = &[Scenario {
     name: "reaped_by_a_child",
     about: "no flags, a process submits a recv and sleeps in read(2), its child waits for it in io_uring_enter",
@@ -75,7 +75,7 @@ fn cpu_of_its_own(run: &mut Run) -> Result<()> {
     received_beside(run, &[])
 }
 
-/// One message at a time from the other CPU, next to busy threads with these names on this one.
+/// Receives one message at a time from the other CPU, next to busy threads with these names on this CPU.
 fn received_beside(run: &mut Run, busy: &[&str]) -> Result<()> {
     let (here, there) = two_cpus()?;
     run.pin(here)?;
@@ -92,7 +92,7 @@ fn received_beside(run: &mut Run, busy: &[&str]) -> Result<()> {
         });
         for name in busy {
             let busy = || {
-                // Their CPU is inherited.
+                // They inherit this thread's CPU.
                 while !over.load(Ordering::Relaxed) {
                     spin(1_000);
                 }
@@ -100,7 +100,8 @@ fn received_beside(run: &mut Run, busy: &[&str]) -> Result<()> {
             std::thread::Builder::new().name((*name).into()).spawn_scoped(scope, busy)?;
         }
         if !busy.is_empty() {
-            // A thread that slept may preempt; not with a policy that does not preempt, and a share smaller than the others'.
+            // A thread that slept may preempt others, unless its policy does not preempt and its weight is smaller than
+            // theirs.
             interrupts_nobody()?;
             nice(10)?;
         }
@@ -117,12 +118,13 @@ fn received_beside(run: &mut Run, busy: &[&str]) -> Result<()> {
     })?;
     run.finish(ring);
     run.fact("busy_threads", busy.len() as u64);
-    // If it lost its CPU before it slept, the message was there first.
+    // If the thread lost its CPU before it slept, the message was there first.
     run.report.mostly("enter", 0.9);
     Ok(())
 }
 
-/// One message per receive, after it is armed and its thread had time to sleep: the thread may lose its CPU before.
+/// Sends one message per receive, after it is armed and its thread has had time to sleep (the thread may lose its CPU
+/// before).
 fn send_to_sleepers(socket: &OwnedFd, count: u32, armed: &AtomicU32) -> Result<()> {
     (1..=count).try_for_each(|number| {
         while armed.load(Ordering::Acquire) < number {
@@ -138,7 +140,7 @@ fn reaped_by_a_child(run: &mut Run) -> Result<()> {
     let ((go, goes), (done, is_done)) = (pipe()?, pipe()?);
     let mut buffer = [0u8; MESSAGE];
     let mut ring = Ring::open(1, &[])?;
-    // SAFETY: this process has one thread, and its child makes only system calls.
+    // SAFETY: this process has a single thread, and its child only makes system calls.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
@@ -151,7 +153,7 @@ fn reaped_by_a_child(run: &mut Run) -> Result<()> {
                 }
             };
             drop(waited());
-            // SAFETY: ends the child without the parent's clean-up.
+            // SAFETY: exits the child without the parent's clean-up.
             unsafe { libc::_exit(0) }
         }
         child => child,
@@ -175,7 +177,7 @@ fn reaped_by_a_child(run: &mut Run) -> Result<()> {
     })?;
     drop(goes);
     let mut status = 0;
-    // SAFETY: waits for an own child; the call writes the status.
+    // SAFETY: waits for this process's child; the call writes the status.
     ensure!(unsafe { libc::waitpid(child, &mut status, 0) } == child && status == 0, "the child ended with {status}");
     run.finish(ring);
     run.fact("child", child as u64);
@@ -183,8 +185,8 @@ fn reaped_by_a_child(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// For this thread: a higher value needs no privileges.
-/// SCHED_BATCH: after a wake-up, this thread waits until the others' time slice is over.
+/// SCHED_BATCH for this thread, which needs no privileges: after a wake-up, this thread waits until the others' time
+/// slice ends.
 fn interrupts_nobody() -> Result<()> {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: the struct outlives the call; 0 is the calling thread.
@@ -241,7 +243,8 @@ fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
                     let into = buffer.as_ptr().cast_mut();
                     let recv = opcode::Recv::new(types::Fd(ours.as_raw_fd()), into, MESSAGE as u32);
                     let recv = tally.stamp(recv.build(), MESSAGE as u32);
-                    // SAFETY: this thread owns the submission queue; the buffers are not read, and outlive the ring's use.
+                    // SAFETY: this thread owns the submission queue; the buffers are not read, and outlive their use by
+                    // the ring.
                     placed(polled, || unsafe { uring.submission_shared().push(&recv) })?;
                 }
             }
@@ -262,14 +265,14 @@ fn submitted_and_reaped(run: &mut Run, flags: &[Flag]) -> Result<()> {
     let send = || -> Result<()> {
         for before in (0..count).step_by(AT_ONCE as usize) {
             until(&|p| p.submitted == before + AT_ONCE);
-            // Time for the others to be asleep.
+            // Gives the other threads time to fall asleep.
             std::thread::sleep(Duration::from_micros(500));
             pairs.iter().try_for_each(|(_, theirs)| write_all(theirs.as_raw_fd(), &[7; MESSAGE]))?;
         }
         Ok(())
     };
     run.start()?;
-    // If a thread fails, the threads that wait for it would never return.
+    // If a thread fails, threads that wait for it would never return.
     let told = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         told(panic);

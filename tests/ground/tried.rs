@@ -1,5 +1,6 @@
-//! Programs to run with ring flags that they do not request: each waits in its own way, and checks every byte that it reads. Not
-//! listed: tests/kernel/tried.rs has the expectations per flag. `facts` has the flags that the program saw.
+//! Programs to be run with ring flags that they do not request. Each waits in its own way and verifies every byte that
+//! it reads. They are unlisted; tests/kernel/tried.rs has the expectations per flag. `facts` contains the flags that
+//! the program observed.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -36,11 +37,11 @@ enum Wait {
     Peek,
     Poll,
     Eventfd,
-    /// As a program with its own system calls that knows nothing of SQPOLL.
+    /// Like a program with its own system calls that does not know SQPOLL.
     Deaf,
 }
 
-/// Block i of the file begins with its own number.
+/// Block i of the file starts with its own number.
 fn numbered(run: &mut Run) -> Result<std::path::PathBuf> {
     let path = run.folder()?.join("numbered");
     let mut bytes = vec![0; 1 << 20];
@@ -60,11 +61,11 @@ fn open(path: &std::path::Path) -> Result<std::fs::File> {
 #[repr(align(4096))]
 struct Buffers([[u8; BLOCK]; 4]);
 
-/// This many verified reads at depth 4 through this ring.
+/// Makes this many verified reads at depth 4 through this ring.
 fn reads(ring: &mut IoUring, file: &std::fs::File, count: u32, wait: Wait) -> Result<()> {
     let mut buffers = Box::new(Buffers([[0; BLOCK]; 4]));
     let event = if wait == Wait::Eventfd {
-        // SAFETY: makes a descriptor.
+        // SAFETY: creates a descriptor.
         let fd = unsafe { libc::eventfd(0, 0) };
         ensure!(fd >= 0, "eventfd");
         ring.submitter().register_eventfd(fd)?;
@@ -93,9 +94,9 @@ fn reads(ring: &mut IoUring, file: &std::fs::File, count: u32, wait: Wait) -> Re
         match wait {
             Wait::Enter => _ = ring.submit_and_wait(1)?,
             Wait::Deaf => {
-                // An SQPOLL thread with 1 ms idle time stays awake for up to three ticks, of 10 ms at most.
+                // An SQPOLL thread with an idle time of 1 ms stays awake for up to three ticks of at most 10 ms.
                 std::thread::sleep(std::time::Duration::from_millis(40));
-                // SAFETY: no argument is passed.
+                // SAFETY: passes no argument.
                 unsafe { ring.submitter().enter::<libc::sigset_t>(queued, 1, 1, None) }?;
             }
             Wait::Peek => _ = ring.submit()?,
@@ -125,7 +126,7 @@ fn reads(ring: &mut IoUring, file: &std::fs::File, count: u32, wait: Wait) -> Re
     Ok(())
 }
 
-/// The kernel's answer: the flags in struct io_uring_params, as far as the crate exposes them.
+/// The kernel's answer: the flags in struct io_uring_params that the crate exposes.
 fn told(run: &mut Run, ring: &IoUring) {
     let p = ring.params();
     run.fact("sqpoll", p.is_setup_sqpoll().into());
@@ -160,7 +161,7 @@ fn threads(run: &mut Run) -> Result<()> {
     let count = run.count;
     std::thread::scope(|scope| {
         let part = || reads(&mut ring.lock().expect("not poisoned"), &file, count / 4, Wait::Enter);
-        // They take turns, so that each one submits.
+        // The threads alternate, so that each submits.
         let all: Vec<_> = (0..3).map(|_| scope.spawn(part)).collect();
         all.into_iter().try_for_each(|t| t.join().expect("no panic"))
     })?;
@@ -173,7 +174,7 @@ fn children(run: &mut Run) -> Result<()> {
     run.start()?;
     let mut pids = vec![];
     for _ in 0..3 {
-        // SAFETY: this process has one thread.
+        // SAFETY: this process has a single thread.
         let pid = unsafe { libc::fork() };
         ensure!(pid >= 0, "fork");
         if pid == 0 {
@@ -184,7 +185,7 @@ fn children(run: &mut Run) -> Result<()> {
     }
     for pid in pids {
         let mut status = 0;
-        // SAFETY: a live place.
+        // SAFETY: a live address.
         ensure!(unsafe { libc::waitpid(pid, &mut status, 0) } == pid && status == 0, "a child failed");
     }
     run.fact("done", (run.count / 3 * 3).into());

@@ -164,7 +164,7 @@ fn inline_cached(run: &mut Run) -> Result<()> {
         ring.wait(group - at_once)
     })?;
     run.finish(ring);
-    // A page that the kernel dropped meanwhile is read from the disk.
+    // A page that the kernel dropped meanwhile is read from disk.
     run.fact("not_cached", late);
     let all = run.report.completions();
     run.report.between("inline", all - late, all);
@@ -301,7 +301,7 @@ fn other_irq(run: &mut Run) -> Result<()> {
     run.pin_without_interrupt(&mut target)?;
     let helper = cores::another(run.report.cpu.expect("pinned above"))?;
     let mut ring = Ring::open(1, &[Flag::CoopTaskrun])?;
-    // SAFETY: registers the process for the command below; no memory is involved.
+    // SAFETY: registers the process for the command below, without using memory.
     let registered = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0) };
     if registered != 0 {
         return Err(Unsupported("membarrier(2) is refused".into()).into());
@@ -313,7 +313,7 @@ fn other_irq(run: &mut Run) -> Result<()> {
             cores::pin(helper)?;
             let mut sent = 0;
             while !over.load(Ordering::Relaxed) {
-                // SAFETY: no memory is involved.
+                // SAFETY: no memory is used.
                 unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_PRIVATE_EXPEDITED, 0, 0) };
                 sent += 1;
                 spin(200);
@@ -342,7 +342,7 @@ fn syscall_exit(run: &mut Run) -> Result<()> {
     let mut calls = 0;
     peeking(&mut ring, &mut target, run.count, 1, || {
         calls += 1;
-        // SAFETY: getppid has no arguments and cannot fail.
+        // SAFETY: getppid takes no arguments and cannot fail.
         unsafe { libc::getppid() };
     })?;
     run.finish(ring);
