@@ -1,4 +1,5 @@
-//! `run` across machines: the target named by a variable, the number of blocks, `--kernels` without booting a machine.
+//! `run` across machines: a target named by an environment variable, the number of blocks, `--kernels` without booting
+//! a machine.
 
 use serde_json::json;
 
@@ -103,7 +104,7 @@ fn refused(place: &Place, command: &str, options: &str, expected: &str) {
     assert!(ended.one_line().contains(expected), "{command} {options}: {}", ended.stderr);
 }
 
-/// A PATH without Slurm.
+/// A PATH without Slurm's programs.
 fn no_slurm() -> End {
     let place = Place::new();
     experiment(&place, "count = 8");

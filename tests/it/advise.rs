@@ -1,4 +1,4 @@
-//! `advise`: its candidates, a search among no-ops from start to confirmation, its refusals.
+//! `advise`: its candidates, a search over no-ops from start to confirmation, its errors.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn names(place: &Place, args: &[&str]) -> Vec<String> {
     cells.filter_map(|c| c["params"]["arm"].as_str()).map(str::to_owned).collect()
 }
 
-/// `None`: there is only one CPU, and none is left for a polling thread.
+/// `None` if there is a single CPU, which leaves none for a polling thread.
 fn last_cpu() -> Option<u32> {
     let online = iotrail_host::cpu::online().expect("the CPUs that are online");
     online.last().copied().filter(|_| online.len() > 1)
@@ -34,13 +34,13 @@ fn candidates() -> End {
     let bound = last_cpu().map(|cpu| format!("sqpoll sq-cpu {cpu}"));
     let lines = ["batch 8", "defer_taskrun,single_issuer · batch 8"].map(str::to_owned);
     assert_eq!(load[5..], bound.into_iter().chain(lines).collect::<Vec<_>>());
-    // Specified options stay.
+    // Specified options are kept.
     let load = names(&place, &["--rw", "nop", "--depth", "2", "--ring", "sqpoll", "--wait", "peek"]);
     assert_eq!(load.iter().filter(|n| *n == "sqpoll").count(), 0);
     assert!(load.contains(&"wait block".to_owned()) && !load.iter().any(|n| n.contains("batch")), "{load:?}");
     let program = names(&place, &["--cpus", "0", "--", "true"]);
     assert_eq!(program[..5], expected);
-    // Other engines do the same on a file; the host is unchanged without the option.
+    // Other engines do the same I/O on a file; without the option, the host is not changed.
     let file = names(&place, &["--file", "f", "--size", "1m", "--depth", "8", "--cpus", "0"]);
     assert_eq!(file[file.len() - 3..], ["engine libaio", "engine posix_aio", "engine sync · jobs 8"]);
     let plan = ["advise", "--plan", "--file", "f", "--size", "1m", "--depth", "8", "--cpus", "0"];
@@ -55,7 +55,7 @@ fn confirmed() -> End {
     let file = place.join("found.toml");
     let store = place.join("s.db");
     let (file_name, store_name) = (file.to_str().expect("UTF-8"), store.to_str().expect("UTF-8"));
-    // An eighth of the system calls is a large difference on every machine.
+    // One eighth of the system calls is a large difference on every machine.
     let options = ["--rw", "nop", "--depth", "16", "--runtime", "40ms", "--warmup", "5ms", "--budget", "50s"];
     let own = ["advise", "--json", "--save", file_name, "--store", store_name];
     let ended = run(&mut place.tool([&own[..], &options].concat())).ok();
@@ -69,7 +69,7 @@ fn confirmed() -> End {
     let found = &confirmation["search"]["found"];
     assert_eq!(found["run"], search["run"]);
     assert!(found["set"].as_array().expect("a set").iter().any(|name| name == chosen), "{found}");
-    // A dropped candidate is not measured again, and a remaining one is measured in each block.
+    // A removed candidate is not measured again; a remaining one is measured in every block.
     let cells = search["cells"].as_array().expect("cells");
     let count = |name: &str| {
         let cell = cells.iter().find(|c| c["params"]["arm"] == name).expect("a cell");
@@ -79,7 +79,7 @@ fn confirmed() -> End {
     let answer = said["head"]["answer"].as_str().expect("an answer");
     assert!(answer.starts_with(&format!("{chosen}: ")) && answer.contains(" more IOPS"), "{answer}");
     assert!(answer.contains(" than as-is") && answer.ends_with(" fresh blocks"), "{answer}");
-    // The same head from the store, and the file runs as an experiment.
+    // The stored run has the same head, and the file runs as an experiment.
     let report = |run_of: &Value| {
         let n = run_of["run"].to_string();
         run(&mut place.tool(["report", &n, "--store", store_name])).ok().stdout
@@ -109,7 +109,7 @@ fn of_two() -> End {
     assert_eq!((&of["objective"], &of["second"]), (&"iops".into(), &"cpu_per_io".into()));
     let arms = said["confirmation"]["arms"].as_array().expect("arms");
     assert!((2..=4).contains(&arms.len()) && arms[0] == "as-is", "{arms:?}");
-    // Eight requests a system call: more I/O, each with less CPU time.
+    // Eight requests per system call: more I/Os, each with less CPU time.
     let front = &said["head"]["front"];
     assert_eq!(front["objectives"], serde_json::json!(["IOPS", "CPU time per I/O"]));
     let members = front["members"].as_array().expect("members");
@@ -126,7 +126,7 @@ fn of_two() -> End {
         answer.contains("batch 8: ") && answer.contains(" than as-is, in ") && answer.ends_with(" fresh blocks"),
         "{answer}"
     );
-    // The table of the same in the terminal, the same lines in the page, and the experiment with all of them.
+    // The table on the terminal, the same lines on the page, and the experiment with all candidates.
     let page = place.join("r.html");
     let n = said["confirmation"]["run"].to_string();
     let shown = run(&mut place.tool(["report", &n, "--store", store_name])).ok().stdout;

@@ -1,4 +1,5 @@
-//! `advise net`: its candidates and rejected configurations, a search from start to confirmation, a resumed one, its refusals.
+//! `advise net`: its candidates and excluded configurations, a search from start to confirmation, a resumed search, its
+//! errors.
 
 use serde_json::Value;
 
@@ -40,7 +41,7 @@ fn candidates() -> End {
             "zero-copy: a response of 64 B is less than a page, and each send costs a second completion",
         ]
     );
-    // Every candidate has the specified options; a conflicting one is left out with the server's own reason.
+    // Every candidate has the specified options; a conflicting candidate is left out with the server's own reason.
     let of = plan(&["--ring", "sqpoll", "--sq-idle", "5", "--napi", "20us", "--between", "unix"]);
     let rule = |ring: &str| format!("{ring}: --sq-idle without SQPOLL's thread; add --ring sqpoll");
     let told = out(&of);
@@ -52,7 +53,7 @@ fn candidates() -> End {
     End::Passed
 }
 
-/// A server that waits 20 ms for completions that never come: every other configuration is many times faster.
+/// The server waits 20 ms for completions that never arrive, so every other configuration is many times faster.
 fn confirmed() -> End {
     let place = Place::new();
     let (file, store) = (place.join("found.toml"), place.join("s.db"));
@@ -75,7 +76,7 @@ fn confirmed() -> End {
     assert_eq!(its["effort"], "redesign");
     let here = its["how"].as_array().and_then(|how| how.last()?.as_str()).expect("a command");
     assert!(here.starts_with("here: iotrail net serve ADDRESS --engine epoll"), "{here}");
-    // Each measurement of both arms, with or without probes, has an answer for every request.
+    // In both arms, with or without probes, every request in every measurement is answered.
     let cells = confirmation["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 4);
     for m in cells.iter().flat_map(|c| c["measurements"].as_array().expect("measurements")) {
@@ -91,9 +92,9 @@ fn confirmed() -> End {
         *as_is,
         "as-is: io_uring, receive multishot, 1 thread; 2 connections, window 1, 64 B request and response, over loopback"
     );
-    // The same head from the store; both are listed; the file runs as an experiment.
+    // The stored run has the same head; both runs are listed; the file runs as an experiment.
     let report = run(&mut place.tool(["report", &confirmation["run"].to_string(), "--store", store])).ok().stdout;
-    // A line may end within `as-is`.
+    // A line may break within `as-is`.
     let dense = |text: &str| text.split_whitespace().collect::<String>();
     assert!(dense(&report).starts_with(&dense(answer)), "{report}");
     let runs = run(&mut place.tool(["list", "--store", store, "--json"])).ok().json();
@@ -123,7 +124,7 @@ fn resumed() -> End {
     let ended = end(child);
     assert_eq!(ended.status, 1, "{}", ended.stderr);
     assert!(ended.stderr.contains("continue with the same options and --resume"), "{}", ended.stderr);
-    // It continues with the rest of the first block.
+    // The resumed search continues with the rest of the first block.
     let said = run(&mut advise("--budget 40s --resume")).ok().json();
     assert_eq!(said["search"]["run"], 1);
     let cells = said["search"]["cells"].as_array().expect("cells");

@@ -1,4 +1,4 @@
-//! Invalid experiment files: the position in the file, and nothing created.
+//! Invalid experiment files: the error has a position in the file, and nothing is created.
 
 use crate::bad_load::assert_refused;
 use crate::tool::{Place, run};
@@ -12,7 +12,7 @@ const REMEDY: &str = "; docs/formats.md describes the experiment file, `iotrail 
 
 fn refused() -> End {
     let place = Place::new();
-    // The text after the head (5 lines), and the error line.
+    // The text after the head (5 lines), and the error.
     let cases: Vec<(String, String)> = [
         (format!("sed = 1\n{ARMS}"), "x.toml:6:1: unknown field `sed`, expected one of *"),
         (format!("[load]\n  dpeth = 4\n{ARMS}"), "x.toml:7:3: unknown load option 'dpeth': the options are *"),
@@ -70,7 +70,7 @@ fn refused() -> End {
         place.write("x.toml", &text);
         let before = place.contents();
         for more in ["--plan", "--quick", "--seed=1"] {
-            // Without a quick form the file is refused for its own error.
+            // Without a quick form, the file's own error is reported.
             if more == "--quick" && line.contains("the combination") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Invalid loads: one line each with problem and remedy, the exit status, and nothing left behind.
+//! Invalid loads: one line each with problem and remedy, the exit status, and no files left behind.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
@@ -13,7 +13,7 @@ pub const TESTS: &[Test] = &[
     ("bad_load::a_mounted_device_is_never_written", mounted_device),
 ];
 
-/// Options of `bench` on the 4 KiB file `f`, and the line; `*` stands for machine-dependent text.
+/// Options of `bench` on the 4 KiB file `f`, and the error line; `*` stands for machine-dependent text.
 const REFUSED: &[(&str, &str)] = &[
     // The target.
     ("--file missing", "missing does not exist; specify --size to create it"),
@@ -53,7 +53,7 @@ const REFUSED: &[(&str, &str)] = &[
         "",
         "--engine io_uring with --rw randread needs a target; name one with --file; a missing file is made with --size",
     ),
-    // Sizes and numbers.
+    // Sizes and counts.
     (
         "--file f --bs 1000",
         "--bs 1000 is not a multiple of the *-byte logical blocks of f, as direct I/O needs; use --bs *, or --buffered",
@@ -134,7 +134,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("--file f --ring cqsize=65537", "cqsize=65537 is refused by the kernel: at most 65536; use cqsize=65536 or less"),
     ("--file f --sq-cpu 0", "--sq-cpu is for the SQPOLL thread; add sqpoll to --ring"),
     ("--file f --sq-idle 5", "--sq-idle is for the SQPOLL thread; add sqpoll to --ring"),
-    // Ring options, on other engines.
+    // Ring options with other engines.
     (
         "--file f --engine libaio --ring coop_taskrun",
         "--ring is io_uring's; --engine libaio has no ring; leave it away, or use --engine io_uring",
@@ -220,7 +220,7 @@ const REFUSED: &[(&str, &str)] = &[
         "--verify needs a block size that is a multiple of 512 bytes; use another --bs",
     ),
     ("--rw nop --verify", "--verify has nothing to check without a target; leave it away"),
-    // Refused by the parser.
+    // Rejected by the parser.
     (
         "--file f --engine aio",
         "invalid value 'aio' for '--engine <ENGINE>' [possible values: io_uring, libaio, posix_aio, sync, null, io_uring_cmd, nvme_user]; see `iotrail bench --help`",
@@ -273,7 +273,7 @@ fn matches(line: &str, pattern: &str) -> bool {
     rest.is_empty() || (open && last.is_empty())
 }
 
-/// One line that matches, and the status.
+/// Asserts one line that matches, and the exit status.
 #[track_caller]
 pub fn assert_refused(ended: &Ended, status: i32, pattern: &str) {
     assert_eq!(ended.status, status, "{}", ended.stderr);
@@ -324,7 +324,7 @@ fn words() -> End {
     ] {
         assert_refused(&run(&mut place.tool(args.split(' '))), 2, line);
     }
-    // A quoted text does not control the terminal, and stays on the line.
+    // Quoted text cannot control the terminal, and stays on the line.
     let ended = run(&mut place.tool(["bench", "--file", "a\nb\u{1b}[31mc"]));
     assert_refused(&ended, 2, "a*b\\u{1b}[31mc does not exist; specify --size to create it");
     assert_eq!(place.contents().len(), 0);
@@ -353,7 +353,7 @@ fn iopoll() -> End {
     End::Passed
 }
 
-/// A mounted block device, as /proc/mounts names it, that the kernel itself would not give away.
+/// A mounted block device, as named in /proc/mounts, that the kernel itself would not release.
 fn mounted_at() -> Result<(String, String), String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").map_err(|e| e.to_string())?;
     for line in mounts.lines() {
@@ -378,13 +378,13 @@ fn mounted_device() -> End {
     if let Some(reason) = confine::cannot_filter() {
         return End::Skipped(reason);
     }
-    // If permitted, the kernel has to report that it is in use; opened only for reading.
+    // If permitted, the kernel must report that the device is in use; it is opened only for reading.
     let claimed = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(Path::new(&device));
     assert!(claimed.is_err(), "{device} is mounted at {at}, and the kernel gives it away?");
     let place = Place::new();
     for rw in ["write", "randwrite", "randrw"] {
         for engine in ["io_uring", "sync", "libaio", "posix_aio"] {
-            // The filter prevents any write. The test is whether the tool refuses by itself.
+            // The filter prevents any write; the test is whether the tool refuses by itself.
             let options = format!("--engine {engine} --rw {rw} --count 1 --depth 1 --file {device}");
             let ended = run(confine::read_only(&mut bench(&place, &options)));
             assert_refused(

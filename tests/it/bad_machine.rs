@@ -42,7 +42,7 @@ fn no_permission() -> End {
     End::Passed
 }
 
-/// `bench` in a directory `at` with its own file system, then the contents of that directory.
+/// Runs `bench` in the directory `at` on a file system of its own, then returns the directory's contents.
 fn on_its_own(
     kind: &'static std::ffi::CStr,
     size: &'static std::ffi::CStr,
@@ -89,7 +89,7 @@ fn fills() -> End {
     }
     let place = Place::new();
     let mut command = bench(&place, "--count 8 --file x --size 4m");
-    // A file system that cannot reserve space in advance, and is full when the data is written.
+    // A file system that cannot reserve space in advance, and fills up when data is written.
     let rules = [Rule::Refuse(libc::SYS_fallocate, libc::EOPNOTSUPP), Rule::Refuse(libc::SYS_fsync, libc::ENOSPC)];
     let ended = run(confine::filter(&mut command, &rules));
     assert_refused(
@@ -142,7 +142,7 @@ fn no_io_uring() -> End {
     for (errno, line) in [
         (libc::EPERM, filter),
         (libc::ENOSYS, filter),
-        // Only from Linux 6.14 on a ring is locked memory, and never root's.
+        // Only since Linux 6.14 does a ring count as locked memory, and root's memory never does.
         (libc::ENOMEM, if is_root() { no_memory } else { locked }),
         (
             libc::EMFILE,
@@ -155,13 +155,13 @@ fn no_io_uring() -> End {
         }
     }
     let rules = [Rule::Refuse(libc::SYS_io_uring_setup, libc::EPERM)];
-    // Before a program is run for its rings.
+    // Reported before a program is run for its rings.
     let tried = run(confine::filter(&mut place.tool(["try", "--watch", "none", "--", "false"]), &rules));
     let line = "no program can set up an io_uring here: the seccomp filter of this process (a container's or a service's) refuses io_uring; let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it";
     assert_refused(&tried, 3, line);
     // The remedy works.
     run(confine::filter(bench(&place, "--engine libaio --count 8 --file").arg(file()), &rules)).ok();
-    // check reports the same, without failing.
+    // check reports the same without failing.
     let check = run(confine::filter(&mut place.tool(["check", "--json"]), &rules)).ok().json();
     let items = check["items"].as_array().expect("a list");
     let of_ring = items.iter().find(|i| i["id"] == "engine.io_uring").expect("the engine is told of");
@@ -195,7 +195,7 @@ fn no_probes() -> End {
     let line = ended.one_line();
     assert!(line.contains("; "), "a remedy: {line}");
     assert!(!line.contains("errno") && !line.contains("libbpf"), "in the user's words: {line}");
-    // `auto` still measures and reports it.
+    // `auto` still measures, and reports it.
     let copy = place.join("iotrail");
     let args = ["bench", "--rw", "nop", "--count", "8", "--warmup", "0", "--json"];
     let m = run(confine::unprivileged(&mut place.command(&copy, args))).ok().json();

@@ -1,4 +1,4 @@
-//! `compare`: runs, cells of runs and JSON files, and invalid sides of a comparison.
+//! `compare`: runs, cells of runs and JSON files, and invalid sides.
 
 use rusqlite::{Connection, params};
 use serde_json::{Value, json};
@@ -17,9 +17,9 @@ pub const TESTS: &[Test] = &[
     ("compare::an_impossible_value_is_named_with_its_file", impossible),
 ];
 
-/// No-ops, five times: an arm that computes after each I/O, a control arm, two depths. The values of a busy machine are
-/// replaced, in the store and in the output, by those of an idle one: 1000 IOPS, 800 for the computing arm, and no
-/// warnings.
+/// Five repeats of no-ops: an arm that computes after each I/O, a control arm, two depths. In the store and in the
+/// output, the values of a busy machine are replaced by those of an idle one: 1,000 IOPS, 800 for the computing arm,
+/// and no warnings.
 fn stored(place: &Place) -> Value {
     place.write(
         "e.toml",
@@ -35,7 +35,7 @@ fn stored(place: &Place) -> Value {
             at_rate(m, if arm == "slow" { 800.0 } else { 1000.0 } + noise);
             m["warnings"] = json!([]);
             m["circumstances"] = Value::Null;
-            // A repeated disturbed measurement would be a reason.
+            // A repetition of a disturbed measurement would be a reason.
             m["thrown_away"] = json!(0);
             let sql = "UPDATE measurements SET json = ?3 WHERE cell = ?1 AND repeat = ?2";
             assert_eq!(db.execute(sql, params![number, repeat, m.to_string()]).expect("one of them"), 1);
@@ -44,7 +44,7 @@ fn stored(place: &Place) -> Value {
     printed
 }
 
-/// The measurements of the compared cells: five, and one for each that was disturbed.
+/// Measurements of the compared cells: five, plus one for each that was disturbed.
 fn repeats(printed: &Value, arm: &str) -> usize {
     let cells = printed["cells"].as_array().expect("a list");
     let is_it = |cell: &&Value| cell["params"]["arm"] == arm && cell["params"]["depth"] == 4;
@@ -81,11 +81,11 @@ fn one_run() -> End {
     for field in ["ratio", "ci95", "noise_floor", "smallest_visible", "pairs", "verdict"] {
         assert_eq!(same[field], c[field], "{field}");
     }
-    // As in `run`: the control is not an arm.
+    // As in `run`, the control is not an arm.
     let all = printed["comparisons"].as_array().expect("a list");
     assert!(all.iter().all(|c| c["a"] == "default" && c["b"] == "slow"), "{all:?}");
     assert_eq!(all.len(), 4, "two metrics, two depths");
-    // Both depths, two metrics: a list.
+    // Two depths and two metrics are printed as a list.
     let both =
         run(&mut compare(&place, "1:arm=default 1:arm=slow --metric iops --metric latency_p50 --json")).ok().json();
     let of = |c: &Value| (c["metric"].clone(), c["at"].clone(), c["paired"].clone());
@@ -110,12 +110,12 @@ fn apart() -> End {
         names.push(format!("m{i}.json"));
         place.write(&names[i], m.to_string());
     }
-    // Files of single measurements against a cell of a run.
+    // Files of single measurements compared with a cell of a run.
     let c = run(&mut compare(&place, &format!("run.json:arm=default,depth=4 {} --json", names.join(",")))).ok().json();
     check(&c, SHAPE);
     assert_eq!((&c["pairs"], &c["paired"], &c["verdict"]), (&json!(3), &json!(false), &json!("inconclusive")));
     let reasons = c["reasons"].as_array().expect("a list");
-    // The first reason may be a disturbance of one measurement.
+    // The first reason may be that a measurement was disturbed.
     let with = |begin: &str| -> Vec<&str> {
         reasons.iter().filter_map(Value::as_str).filter(|reason| reason.starts_with(begin)).collect()
     };
@@ -128,7 +128,7 @@ fn apart() -> End {
     assert_eq!((&c["paired"], &c["pairs"]), (&json!(true), &json!(repeats(&printed, "slow"))));
     let own = |r: &&Value| r.as_str().is_some_and(|r| r.contains("by medians of the measurements' own quantiles"));
     assert_eq!(c["reasons"].as_array().map(|all| all.iter().filter(own).count()), Some(1), "{c}");
-    // A stored run and the same as a file: all cells have their match.
+    // A stored run and the same run as a file: all cells have a counterpart.
     let all = run(&mut compare(&place, "1 run.json --json")).ok();
     let list = all.json();
     assert_eq!((list.as_array().map(Vec::len), all.stderr.as_str()), (Some(4), ""));
@@ -139,7 +139,7 @@ fn apart() -> End {
     // One cell has no counterpart.
     let some = run(&mut compare(&place, "1:arm=slow run.json:depth=4,arm=slow --json"));
     assert_eq!(some.status, 2, "{}", some.stdout);
-    // Its jobs share a CPU: use of the CPU by other programs is no reason against a comparison.
+    // The jobs share a CPU, so that other programs' use of the CPU is not a reason against a comparison.
     run(&mut bench(&place, "--rw nop --count 2000 --jobs 2 --cpus 0 --store s.db")).ok();
     let one = run(&mut compare(&place, "2 m0.json --json")).ok().json();
     assert_eq!((&one["verdict"], &one["ci95"], &one["pairs"]), (&json!("inconclusive"), &Value::Null, &json!(1)));
@@ -158,7 +158,7 @@ fn conditions() -> End {
             run(&mut compare(&place, &format!("1:arm=default,depth=4 1:arm=slow,depth=4 --fail-on {condition}")));
         assert_eq!(ended.status, status, "{condition}: {}{}", ended.stdout, ended.stderr);
     }
-    // Measurements before a failure decide nothing.
+    // Measurements before a failure are not decisive.
     let db = Connection::open(place.join("s.db")).expect("an SQLite file");
     let sql = "UPDATE cells SET untestable = 'it stalled' WHERE params LIKE '%slow%' AND params LIKE '%4%'";
     assert_eq!(db.execute(sql, []).expect("one of them"), 1);
@@ -188,7 +188,7 @@ fn gates() -> End {
     assert_eq!(gate("a.json b.json --fail-on not-comparable").status, 0);
     assert_eq!(gate("a.json b.json --fail-on inconclusive").status, 1);
     assert_eq!(gate("a.json b.json --fail-on difference").status, 4);
-    // With three processes per side a verdict is possible: 20 ms of computing is a clear difference.
+    // With three processes per side a verdict is possible; 20 ms of computing is a clear difference.
     for (name, think) in [("c", 0), ("d", 20_000)] {
         let args = format!("--rw nop --count 2000 --jobs 2 --cpus 0 --think {think} --repeats 3 --json");
         let ended = run(&mut bench(&place, &args)).ok();
@@ -198,7 +198,7 @@ fn gates() -> End {
     let c = gate("c.json d.json --metric cpu_per_io --json").ok().json();
     assert_eq!((&c["pairs"], &c["paired"]), (&json!(3), &json!(false)));
     assert!(c["p"].is_f64(), "three runs of each: {c}");
-    // The result of a gate that can be evaluated comes first.
+    // The result of a condition that can be evaluated takes precedence.
     let both = "1:arm=default,depth=4 1:arm=slow,depth=4 --metric iops,latency_p99_99";
     let all = gate(&format!("{both} --json")).ok().json();
     assert_eq!((&all[0]["verdict"], &all[1]["verdict"]), (&json!("slower"), &json!("inconclusive")), "{all}");
@@ -253,13 +253,13 @@ fn refused() -> End {
     End::Passed
 }
 
-/// With the duration for this rate.
+/// Sets the duration that corresponds to this rate.
 fn at_rate(m: &mut Value, iops: f64) {
     let ios = m["ios"].as_f64().expect("a number");
     (m["iops"], m["elapsed_ns"]) = (json!(iops), json!((ios * 1e9 / iops) as u64));
 }
 
-/// The output of `bench` with other numbers.
+/// Writes `bench` output with modified numbers.
 fn files(place: &Place, names: &[&str]) -> Value {
     let made = run(&mut bench(place, "--rw nop --count 2000 --json")).ok().json();
     for (name, i) in names.iter().zip(0..) {

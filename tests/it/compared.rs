@@ -1,4 +1,4 @@
-//! `run`'s comparisons: the control, the stopping rule, expectations, conditions of the host, a fio job as the load.
+//! `run`'s comparisons: the control, the stopping rule, expectations, host conditions, a fio job as load.
 
 use serde_json::{Value, json};
 
@@ -13,8 +13,8 @@ pub const TESTS: &[Test] = &[
 ];
 
 const HEAD: &str = "name = \"x\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\n";
-/// 20 ms of computing for a thousand no-ops is a clear difference. The two jobs share a CPU, so that use of the CPU by other
-/// programs is no reason against a comparison.
+/// 20 ms of computing per thousand no-ops is a clear difference. The two jobs share a CPU, so that other programs' use
+/// of the CPU is not a reason against a comparison.
 const ARMS: &str = "[load]\nrw = \"nop\"\ndepth = 1\ntrace = \"off\"\nwarmup = \"0\"\ncount = 1000\njobs = 2\ncpus = \"0\"\n\
                     [[arm]]\nname = \"quick\"\n[[arm]]\nname = \"slow\"\nthink = 20000\n";
 
@@ -22,7 +22,7 @@ fn list(v: &Value) -> &Vec<Value> {
     v.as_array().unwrap_or_else(|| panic!("a list: {v}"))
 }
 
-/// The result of `attempt` without a disturbance: at most ten attempts while its comparison reports one, or while the
+/// The result of `attempt` without disturbance: makes up to ten attempts while its comparison reports one, or while the
 /// load differs from itself by half.
 fn undisturbed(attempt: impl Fn() -> (Value, i32)) -> (Value, i32) {
     let disturbed = |r: &Value| {
@@ -43,7 +43,7 @@ fn undisturbed(attempt: impl Fn() -> (Value, i32)) -> (Value, i32) {
 fn control() -> End {
     let place = Place::new();
     let judged = |expectation: &str, more: &[&str]| {
-        // CPU time belongs to the job, independent of other programs on the CPU.
+        // CPU time is the job's own, independent of other programs on the CPU.
         place.write("e.toml", format!("{HEAD}repeats = 5\nmetrics = [\"cpu_per_io\"]\n{ARMS}[[expectation]]\nmetric = \"cpu_per_io\"\narm = \"slow\"\n{expectation}\n"));
         undisturbed(|| {
             let ended = run(place.tool(["run", "e.toml", "--store", "s.db", "--json"]).args(more));
@@ -63,7 +63,7 @@ fn control() -> End {
         (&json!("quick"), &json!("slow"), &json!(5), &json!(true), &json!("slower")),
         "{c}"
     );
-    // 20 µs of thinking for each of them, and a no-op takes less than that.
+    // 20 µs of think time per no-op, which itself takes less.
     let ratio = c["ratio"].as_f64().expect("a ratio");
     let (lo, hi) = (c["ci95"][0].as_f64().expect("an end"), c["ci95"][1].as_f64().expect("an end"));
     assert!(lo <= ratio && ratio <= hi && lo > 2.0, "{c}");
@@ -90,7 +90,8 @@ fn stops() -> End {
         assert!(blocks.iter().all(|n| *n == blocks[0]), "whole blocks: {blocks:?}");
         blocks[0]
     };
-    // Narrow enough at the first check, since it is constant; never narrow enough; and time for only a few.
+    // Narrow enough at the first check, because the metric is constant; never narrow enough; too little time for more
+    // blocks.
     assert_eq!(done("syscalls_per_io", "within = 0.01\nat-least = 6\nat-most = 40\n"), 6);
     assert_eq!(done("iops", "within = 0.000001\nat-least = 2\nat-most = 7\n"), 7);
     let n = done("iops", "within = 0.000001\nat-least = 3\nat-most = 5000\nbudget = \"2s\"\n");
@@ -121,7 +122,7 @@ fn fio() -> End {
         assert_eq!((&load["engine"], &load["bs"], &load["direct"]), (&json!("sync"), &json!(512), &json!(false)));
     }
     assert_eq!(loads.iter().map(|l| l["jobs"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(2), Some(1)]);
-    // A file without an end fills no memory.
+    // An endless file must not fill the memory.
     for name in ["job.fio", "e.toml"] {
         let endless = std::fs::File::create(place.join(name)).and_then(|file| file.set_len(2 << 30));
         endless.expect("a sparse file of our own");

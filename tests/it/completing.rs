@@ -1,4 +1,4 @@
-//! Shell completions that query the program (experiments, stored runs, their cells), in each installed shell.
+//! Shell completions that query iotrail (experiments, stored runs, their cells), in each installed shell.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub const TESTS: &[Test] = &[
     ("completing::fish_keeps_the_order_of_the_candidates", fish),
 ];
 
-/// Two runs of an experiment with the parameter `depth` and two arms, in the user's own store.
+/// Two runs of an experiment with the parameter `depth` and two arms, in the user's store.
 fn with_runs() -> Place {
     let place = Place::new();
     experiment(&place, "count = 8");
@@ -77,7 +77,8 @@ fn nothing_done() -> End {
     let place = Place::new();
     assert_eq!(asked(&place, &["report", ""]), "");
     assert_eq!(place.contents().len(), 0, "no store is made");
-    // A different version, a different program, damaged, unreadable: unmodified, and without a message.
+    // A different version, a different program's database, a damaged store, an unreadable store: unmodified, and
+    // without a message.
     let path = store(&place);
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("our own folder");
     let used = with_runs();
@@ -115,7 +116,7 @@ fn bash() -> End {
         ("iotrail report --fu", &["iotrail", "report", "--fu"], "--full"),
     ] {
         let list: Vec<String> = words.iter().map(|w| format!("'{w}'")).collect();
-        // As readline calls it: the line, and its words as bash breaks them.
+        // As called by readline: the line, and its words as split by bash.
         let script = format!(
             "source ./c.bash; complete -p iotrail | grep -q _iotrail_and_candidates || exit 9; COMP_LINE='{line}'; \
              COMP_POINT=${{#COMP_LINE}}; COMP_TYPE=9; COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
@@ -142,7 +143,7 @@ fn zsh() -> End {
     let text = help(&["completions", "zsh"]);
     assert_eq!(text.matches("funcstack").count(), 1, "it begins in one place");
     place.write("_iotrail", text);
-    // The arguments of `compadd` are what zsh would show.
+    // The arguments of `compadd` are the candidates that zsh would show.
     let script = "autoload -U compinit; compinit -D -u; source ./_iotrail; compadd() { print -rl \"${(@P)5}\" }; \
                   [[ $_comps[iotrail] == _iotrail_and_candidates ]] || exit 9; words=(iotrail \"${(@s: :)LINE}\"); \
                   CURRENT=$#words; _iotrail_and_candidates";

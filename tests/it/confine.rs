@@ -1,5 +1,5 @@
-//! Restrictions of a child process before it becomes the tool: another user, limits, a system-call filter, its own file
-//! systems. They affect only that child, so that nothing has to be restored.
+//! Restricts a child process before it executes the tool: another user, limits, a system call filter, separate file
+//! systems. Only that child is affected, so nothing has to be restored.
 
 use std::ffi::CStr;
 use std::io;
@@ -15,7 +15,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Runs the command as the user nobody if this process is root; an ordinary user is unprivileged already.
+/// Runs the command as user nobody if this process is root; an ordinary user is already unprivileged.
 pub fn unprivileged(command: &mut Command) -> &mut Command {
     if is_root() {
         command.uid(NOBODY).gid(NOBODY);
@@ -30,16 +30,16 @@ pub fn locked_memory(command: &mut Command, bytes: u64) -> &mut Command {
     unsafe { command.pre_exec(move || check(libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit))) }
 }
 
-/// A rule of a system-call filter.
+/// A rule of a system call filter.
 #[derive(Clone, Copy)]
 pub enum Rule {
-    /// The call fails with this error.
+    /// Makes the call fail with this error.
     Refuse(libc::c_long, libc::c_int),
-    /// The call fails with EPERM if the argument at this index opens something for writing.
+    /// Makes the call fail with EPERM if the argument at this index requests write access.
     ReadOnly(libc::c_long, u32),
 }
 
-/// Installs a filter in the child; it allows calls without a rule.
+/// Installs a filter in the child, which permits calls without a rule.
 pub fn filter<'a>(command: &'a mut Command, rules: &[Rule]) -> &'a mut Command {
     const DATA_NR: u32 = 0;
     const DATA_ARGS: u32 = 16;
@@ -69,7 +69,7 @@ pub fn filter<'a>(command: &'a mut Command, rules: &[Rule]) -> &'a mut Command {
         }
     }
     program.push(answer(libc::SECCOMP_RET_ALLOW));
-    // SAFETY: two prctl calls, which are async-signal-safe; the program is owned by the closure and outlives them.
+    // SAFETY: two prctl calls, which are async-signal-safe; the closure owns the program, which outlives them.
     unsafe {
         command.pre_exec(move || {
             let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
@@ -79,7 +79,7 @@ pub fn filter<'a>(command: &'a mut Command, rules: &[Rule]) -> &'a mut Command {
     }
 }
 
-/// Installs a filter that refuses to open anything for writing, so that the tool cannot write to a device.
+/// Installs a filter that rejects opening anything for writing, so that the tool cannot write to a device.
 pub fn read_only(command: &mut Command) -> &mut Command {
     let rules = [
         Rule::ReadOnly(libc::SYS_openat, 2),
@@ -91,14 +91,14 @@ pub fn read_only(command: &mut Command) -> &mut Command {
     filter(command, &rules)
 }
 
-/// Mounts a file system of this type on `at`, visible only to the child and removed with it.
+/// Mounts a file system of this type on `at`, which only the child sees and which disappears with it.
 pub fn mounted<'a>(
     command: &'a mut Command,
     kind: &'static CStr,
     options: &'static CStr,
     at: &'static CStr,
 ) -> &'a mut Command {
-    // SAFETY: geteuid and getegid take nothing and cannot fail.
+    // SAFETY: geteuid and getegid take no arguments and cannot fail.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
     let maps = [
         (c"/proc/self/setgroups", "deny".to_owned()),
@@ -106,7 +106,7 @@ pub fn mounted<'a>(
         (c"/proc/self/gid_map", format!("0 {group} 1")),
     ];
     let root = user == 0;
-    // SAFETY: unshare, open, write, close and mount are plain system calls, whose arguments were prepared before.
+    // SAFETY: unshare, open, write, close and mount are plain system calls with prepared arguments.
     unsafe {
         command.pre_exec(move || {
             check(libc::unshare(libc::CLONE_NEWNS | if root { 0 } else { libc::CLONE_NEWUSER }))?;
@@ -123,7 +123,7 @@ pub fn mounted<'a>(
     }
 }
 
-/// The reason why a child cannot have its own file system here; `None`: it can.
+/// Why a child cannot have a file system of its own on this machine; `None` if it can.
 pub fn cannot_mount(kind: &'static CStr) -> Option<String> {
     let place = Place::new();
     std::fs::create_dir(place.join("at")).expect("a folder of our own");
@@ -137,7 +137,7 @@ pub fn cannot_mount(kind: &'static CStr) -> Option<String> {
     }
 }
 
-/// The reason why a child cannot install a filter here; `None`: it can.
+/// Why a child cannot install a filter on this machine; `None` if it can.
 pub fn cannot_filter() -> Option<String> {
     let place = Place::new();
     let mut command = place.command("true".as_ref(), [""; 0]);
@@ -150,11 +150,11 @@ pub fn cannot_filter() -> Option<String> {
     }
 }
 
-/// A copy of the tool that every user can run: the build directory may be inaccessible to them.
+/// A copy of the tool that every user can execute, because the build directory may be inaccessible to others.
 pub fn public_copy(place: &Place) -> std::path::PathBuf {
     let copy = place.join("iotrail");
-    // Copied by another process: a child that another test starts meanwhile would inherit a descriptor opened for writing here,
-    // and exec would fail with ETXTBSY.
+    // A separate process makes the copy: a child that another test starts meanwhile would inherit this process's
+    // writable descriptor, and exec would fail with ETXTBSY.
     run(&mut place.command("cp".as_ref(), [crate::tool::BINARY.as_ref(), copy.as_os_str()])).ok();
     copy
 }

@@ -1,4 +1,4 @@
-//! Module dependencies within a crate have no cycle, direct or indirect. Between crates Cargo enforces this.
+//! Module dependencies within a crate are acyclic, directly and indirectly. Between crates, Cargo enforces this.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub const TESTS: &[Test] = &[
     ("cycles::a_cycle_is_found", a_circle_is_found),
 ];
 
-/// A module, by its path from the crate's root.
+/// A module's path from the crate root.
 type Module = Vec<String>;
 
 fn no_circle_in_any_crate() -> End {
@@ -41,14 +41,14 @@ fn a_circle_is_found() -> End {
     End::Passed
 }
 
-/// A line with the modules of the cycles in this source tree; none without a cycle.
+/// One line per cycle in this source tree, with its modules; empty without cycles.
 fn circles(source: &Path) -> Vec<String> {
     let modules = modules(source);
     let uses: BTreeMap<&Module, BTreeSet<Module>> =
         modules.iter().map(|(module, text)| (module, used(module, text, &modules))).collect();
     let mut found = BTreeSet::new();
     for start in modules.keys() {
-        // The modules that it uses, directly or indirectly.
+        // The modules that it uses directly or indirectly.
         let mut seen = BTreeSet::new();
         let mut open: Vec<&Module> = vec![start];
         while let Some(module) = open.pop() {
@@ -62,7 +62,7 @@ fn circles(source: &Path) -> Vec<String> {
     (!found.is_empty()).then(|| line(found.into_iter().collect())).into_iter().collect()
 }
 
-/// Each module with its text, without tests: these may use any module.
+/// Each module's text without tests, which may use any module.
 fn modules(source: &Path) -> BTreeMap<Module, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![(source.to_owned(), Module::new())];
@@ -84,7 +84,7 @@ fn modules(source: &Path) -> BTreeMap<Module, String> {
     found
 }
 
-/// The code's tokens, without comments and without items for tests only.
+/// The code's tokens, without comments and test-only items.
 fn without_tests(text: &str) -> String {
     // A doc comment would become an attribute.
     let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
@@ -103,7 +103,7 @@ fn without_tests(text: &str) -> String {
     items.collect::<Vec<_>>().join("\n").replace(" :: ", "::")
 }
 
-/// The modules that this one names, except its ancestors and descendants.
+/// The modules that this module refers to, except its ancestors and descendants.
 fn used(module: &Module, text: &str, modules: &BTreeMap<Module, String>) -> BTreeSet<Module> {
     let mut found = BTreeSet::new();
     for word in ["crate", "super", "self"] {
@@ -134,7 +134,7 @@ fn used(module: &Module, text: &str, modules: &BTreeMap<Module, String>) -> BTre
     found
 }
 
-/// For `a::b::{c, d::e}` below `base`: the longest prefix of each path that names a module.
+/// For `a::b::{c, d::e}` relative to `base`: the longest prefix of each path that names a module.
 fn named(base: &Module, text: &str, modules: &BTreeMap<Module, String>, each: &mut dyn FnMut(Module)) {
     if let Some(list) = text.strip_prefix('{') {
         let (mut depth, mut begin) = (0, 0);

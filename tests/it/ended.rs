@@ -1,4 +1,4 @@
-//! The result of a command of the tests. `tests/fleet` includes this file too.
+//! The result of a test's command. Also included by `tests/fleet`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The result of a command.
 #[derive(Debug)]
 pub struct Ended {
-    /// The exit status; 128 + the signal if one killed it.
+    /// The exit status, or 128 + signal if a signal killed it.
     pub status: i32,
     pub stdout: String,
     pub stderr: String,
@@ -23,7 +23,7 @@ impl Ended {
     }
 }
 
-/// Waits for the end of a command and of its child processes, which keep its standard output open.
+/// Waits for a command to exit, and for its child processes, which keep its standard output open.
 #[track_caller]
 pub fn end_within(patience: Duration, child: Child) -> Ended {
     let id = child.id();
@@ -46,6 +46,6 @@ pub fn end_within(patience: Duration, child: Child) -> Ended {
 
 /// Sends a signal to an unreaped child.
 pub fn kill(id: u32, signal: libc::c_int) {
-    // SAFETY: an own child; at worst it has ended and is a zombie.
+    // SAFETY: this process's child; at worst, it has exited and is a zombie.
     unsafe { libc::kill(id as libc::pid_t, signal) };
 }

@@ -1,4 +1,4 @@
-//! `export`: each format from outside, the files it replaces and its refusals.
+//! `export`: each format, the files that it replaces, and its errors.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ pub const TESTS: &[Test] = &[
     ("export::an_address_in_use_is_refused", taken),
 ];
 
-/// A store with one measurement of 5,000 I/Os, as run 1.
+/// A store in which run 1 is a single measurement of 5,000 I/Os.
 fn stored() -> (Place, Value) {
     let place = Place::new();
     let m = run(&mut bench(&place, "--rw nop --count 5000 --depth 4 --json --store s.db")).ok().json();
@@ -36,7 +36,7 @@ fn formats() -> End {
     assert_eq!(told[..3], ["r.json: 1 measurement", "m.csv: 1 row of measurements", "l.hlog: 1 histogram"]);
     assert!(told[3].starts_with("p: rows of measurements 1, histogram "), "{told:?}");
     let read = |name: &str| std::fs::read_to_string(place.join(name)).expect(name);
-    // A stream is the same for every destination.
+    // The output is the same for every destination.
     assert_eq!(export(&["--json", "-"]).stdout, read("r.json"));
     assert_eq!(export(&["--csv", "-"]).stdout, read("m.csv"));
     let run_record: Value = serde_json::from_str(&read("r.json")).expect("JSON");
@@ -148,7 +148,7 @@ fn outputs() -> End {
         let ended = run(export(&[format, "-"]).stdout(full));
         let line = "cannot write to standard output: No space left on device (os error 28); *";
         assert_refused(&ended, 3, line);
-        // A device is written to, and never replaced.
+        // A device is written to, but never replaced.
         assert_refused(&run(&mut export(&[format, "/dev/full"])), 2, "/dev/full exists already; *");
         let ended = run(&mut export(&[format, "/dev/full", "--force"]));
         assert_refused(&ended, 3, "cannot write /dev/full: No space left on device (os error 28); *");

@@ -1,4 +1,4 @@
-//! `fleet`: synthetic stores of several machines with known effects, one of which changes sign.
+//! `fleet`: synthetic stores of several machines with known effects, one of which has the opposite sign.
 
 use rusqlite::{Connection, params};
 
@@ -12,7 +12,7 @@ pub const TESTS: &[Test] = &[
     ("fleet::a_usage_error_is_one_line", wrong_use),
 ];
 
-/// Blocks of each machine.
+/// Blocks per machine.
 const BLOCKS: i64 = 6;
 
 /// A store with one run of this machine.
@@ -26,7 +26,7 @@ fn one(place: &Place, store: &str) {
     run(place.tool(args).arg(file())).ok();
 }
 
-/// Converts a store to that of another machine: its name, its kernel, and the speed of the second arm; blocks differ by 2 %.
+/// Turns a store into another machine's: its name, its kernel, and the second arm's speed; blocks differ by 2 %.
 fn turned(place: &Place, store: &str, host: &str, kernel: &str, ratio: f64) {
     let db = Connection::open(place.join(store)).expect("a store");
     let sql = "UPDATE measurements SET hostname = ?1, kernel = ?2, json = json_set(json, '$.host.hostname', ?1, '$.host.kernel', ?2,
@@ -68,7 +68,7 @@ fn several() -> End {
     }
     assert_eq!(a["machines"][0]["measurements"].as_i64(), Some(4 * BLOCKS));
 
-    // Copies of the same run are recognised.
+    // Copies of the same run are detected.
     let text = fleet(&[]).ok().stdout;
     assert!(text.lines().count() <= 20, "{text}");
     assert!(text.contains("changes sign on c6: there the kernel is 6.1.0"), "{text}");
@@ -89,7 +89,7 @@ fn several() -> End {
     End::Passed
 }
 
-/// The second arm has become slower on the three machines in both fleets. Each fleet has one further machine.
+/// The second arm has become slower on the three machines that both fleets contain. Each fleet has one further machine.
 fn compared() -> End {
     let place = Place::new();
     for (first, ratio) in [("b", 1.3), ("a", 1.3 * 0.8)] {
@@ -129,7 +129,7 @@ fn compared() -> End {
     assert_eq!(none.status, 2);
     assert!(none.one_line().contains("f1 and f1 have 0 machines to be compared"), "{}", none.stderr);
 
-    // A cell that a machine cannot test, in either fleet, is `cannot_test` with the reason.
+    // A cell that a machine cannot test in either fleet is `cannot_test`, with the reason.
     let of = |fleet: &str| answer[fleet]["nodes"][0]["run"].as_i64().expect("a run");
     let db = Connection::open(place.join("s.db")).expect("a store");
     for (run, depth, why) in [(of("against"), 1, "no room"), (of("fleet"), 4, "no memory")] {

@@ -1,6 +1,5 @@
-//! docs/formats.md: its tables of fields are generated from the printed types and their doc comments, its list of findings from the
-//! rules.
-//! `IOTRAIL_GOLDEN=1` writes them.
+//! docs/formats.md: the tables of fields are generated from the printed types and their doc comments, the list of
+//! findings from the rules. `IOTRAIL_GOLDEN=1` writes them.
 
 mod source;
 
@@ -18,7 +17,8 @@ pub const TESTS: &[Test] = &[
     ("formats::the_tables_of_all_documents_are_narrow", narrow),
 ];
 
-/// Tables of the named types follow this line: `Latency`, or `top_record::VehicleShare=RateShare` for a different title.
+/// Followed by the types whose tables are generated: `Latency`, or `top_record::VehicleShare=RateShare` for a different
+/// title.
 const BEGIN: &str = "<!-- types: ";
 const END: &str = "<!-- end of types -->";
 /// The list of findings.
@@ -103,7 +103,7 @@ fn finding(rule: &Rule) -> String {
     format!("- `{}`{mark}: {}\n", rule.code, rule.about)
 }
 
-/// A heading, the description of the type, a line per field, and the further sentences of some.
+/// A heading, the type's description, one line per field, and the remaining sentences of long descriptions.
 fn section(source: &Source, named: &Named, all: &[Named], faults: &mut Vec<String>) -> String {
     let shape = source.find(&named.name);
     let mut out = format!("\n#### {}\n\n", named.title);
@@ -137,7 +137,7 @@ fn section(source: &Source, named: &Named, all: &[Named], faults: &mut Vec<Strin
     out
 }
 
-/// The first sentence, and the others.
+/// The first sentence, and the rest.
 fn sentences(doc: &str) -> (&str, &str) {
     let is_end = |at: &(usize, &str)| {
         let next = doc[at.0 + 2..].chars().next();
@@ -149,7 +149,7 @@ fn sentences(doc: &str) -> (&str, &str) {
     }
 }
 
-/// `list of [Stamp](#stamp)`: a type with a table becomes a link. If two types have the name, the one in `by`'s module.
+/// `list of [Stamp](#stamp)`: links types that have a table. If two types share a name, uses the one in `by`'s module.
 fn linked(json: &str, by: &Named, all: &[Named]) -> String {
     let module = by.name.split_once("::").map_or("", |(module, _)| module);
     let find = |name: &str| {
@@ -172,7 +172,7 @@ fn plain(json: &str) -> String {
     json.replace('@', "")
 }
 
-/// All types used by the listed ones are listed too.
+/// All types used by listed types are listed, too.
 fn complete() -> End {
     let source = Source::read();
     let text = std::fs::read_to_string(document()).expect("docs/formats.md");

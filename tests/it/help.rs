@@ -1,4 +1,4 @@
-//! Help lists exactly the available commands and options.
+//! Help lists exactly the existing commands and options.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,9 +24,9 @@ pub fn help(args: &[&str]) -> String {
     ended.stdout
 }
 
-/// The long options in a help text, at the start of its lines.
+/// The long options at the start of a help text's lines.
 pub fn options_of(text: &str) -> BTreeSet<&str> {
-    // Deeper lines are descriptions.
+    // More deeply indented lines are descriptions.
     let lines =
         text.lines().filter(|l| l.len() - l.trim_start().len() <= 6).map(str::trim).filter(|l| l.starts_with('-'));
     lines.filter_map(|l| l.split_whitespace().find(|w| w.starts_with("--"))).collect()
@@ -47,7 +47,7 @@ fn commands() -> End {
     for command in listed {
         assert!(help(&["help", command]).contains(&format!("Usage: iotrail {command}")), "help {command}");
     }
-    // Without arguments it prints the usage as an error, not as a result.
+    // Without arguments, it prints the usage as an error instead of a result.
     let ended = run(&mut Place::new().tool([""; 0]));
     assert_eq!((ended.status, ended.stdout.as_str()), (2, ""));
     assert!(ended.stderr.contains("Usage: iotrail <COMMAND>"));
@@ -145,13 +145,13 @@ fn options() -> End {
         let text = help(&with("--help"));
         let listed = options_of(&text);
         assert_eq!(listed.into_iter().collect::<Vec<_>>().join(" "), expected, "{command}");
-        // The short form exists too.
+        // The short form exists, too.
         assert!(help(&with("-h")).contains(&format!("Usage: iotrail {command}")));
     }
     End::Passed
 }
 
-/// Terms that the glossary replaced, and words that no manual page contains.
+/// Terms that the glossary replaced, which no manual page may contain.
 const AVOIDED: [&str; 9] =
     ["carried by", "carrier", "remedy", "lateness", "in so many whole", "at least so many", "simply", "please", "!"];
 
@@ -166,11 +166,12 @@ fn words() -> End {
     End::Passed
 }
 
-/// Limits for the places of all help texts that the style rejects (8 and 2 on 28 November 2026). Lower them with each rewrite.
+/// Maximum number of rejected terms in all help texts (8 and 2 on 28 November 2026). Lower the limits with each
+/// rewrite.
 const REJECTED_TERMS: usize = 8;
 const LONG_SENTENCES: usize = 2;
 
-/// Maximum number of words in a sentence, as in `styles/iotrail/SentenceLength.yml`.
+/// Maximum number of words per sentence, as in `styles/iotrail/SentenceLength.yml`.
 const WORDS: usize = 25;
 
 /// `make prose` applies the same list to the documents if Vale is installed.
@@ -201,7 +202,7 @@ fn join(lines: &BTreeSet<String>) -> String {
     lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
 }
 
-/// The descriptions, and the lines of lists, without options, lists of values, usage and examples.
+/// Descriptions and list lines, without options, value lists, usage and examples.
 fn paragraphs(text: &str) -> Vec<String> {
     let text = Regex::new(r"\[[^\]]*\]").expect("a pattern").replace_all(text, "");
     let mut all = vec![String::new()];
@@ -222,7 +223,7 @@ fn version() -> End {
     End::Passed
 }
 
-/// A program with capabilities and execute permission for all users lets every user trace root's processes.
+/// With file capabilities and execute permission for all users, every user could trace root's processes.
 fn setcap() -> End {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut left = ["README.md", "docs", "packaging", "src", "crates"].map(|name| root.join(name)).to_vec();

@@ -1,4 +1,4 @@
-//! Names that would control a terminal or imitate a line of the tool: of files, stores, experiments, arms and options.
+//! Names that would control a terminal or imitate the tool's output: of files, stores, experiments, arms and options.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,10 +13,11 @@ pub const TESTS: &[Test] = &[
     ("hostile::values_of_options_are_escaped", options),
 ];
 
-/// Clear, title, clipboard, link, their C1 forms, bell, carriage return, backspace, newline, bidirectional and zero-width characters.
+/// Clear screen, title, clipboard, link, their C1 forms, bell, carriage return, backspace, newline, bidirectional and
+/// zero-width characters.
 const HOSTILE: &str = "x\x1b[2J\x1b]0;t\x07\x1b]52;c;eA==\x07\x1b]8;;http:a\x1b\\\u{9b}31m\r\u{8}\nwarning: forged\n\u{202e}\u{200b}\u{2028}";
 
-/// With bytes that are not UTF-8.
+/// Appends bytes that are not UTF-8.
 fn name(of: &str) -> OsString {
     let mut bytes = HOSTILE.as_bytes().to_vec();
     bytes.extend([0xff, 0xc3, 0x28]);
@@ -35,7 +36,7 @@ fn tame(ended: &Ended) {
     }
 }
 
-/// Screens have at most 80 columns for any name.
+/// No line exceeds 80 columns, whatever the name.
 #[track_caller]
 fn narrow(ended: &Ended) {
     let wide = ended.stdout.lines().find(|line| line.chars().count() > 80);
@@ -66,7 +67,7 @@ fn files() -> End {
         (0, with("list --json", &[("--store", &store)])),
         (0, with("list", &[("--store", &store), ("--salvage", &name("new.db"))])),
         (0, with("check", &[("--file", &data)])),
-        // The sides are text, because they may name cells of a run.
+        // The sides are text, because they may refer to cells of a run.
         (2, with("compare", &[("", &json), ("", &json)])),
         (2, with("compare", &[("", OsStr::new(HOSTILE)), ("", OsStr::new(HOSTILE))])),
         (2, with("check", &[("--file", &other)])),
@@ -89,7 +90,7 @@ fn files() -> End {
     End::Passed
 }
 
-/// A line of JSON is as long as its string.
+/// A JSON line is as long as its string.
 fn ended_without_json(ended: &Ended) -> Ended {
     let stdout = if ended.stdout.starts_with('{') { String::new() } else { ended.stdout.clone() };
     Ended { status: ended.status, stdout, stderr: ended.stderr.clone() }

@@ -1,4 +1,4 @@
-//! `check` and `list`: their text and their JSON.
+//! The text and JSON of `check` and `list`.
 
 use crate::measurement::check as fields;
 use crate::tool::{Place, file, run};
@@ -54,7 +54,7 @@ fn list() -> End {
             "tw-order"
         ]
     );
-    // The listed names can be planned.
+    // Every listed name can be planned.
     for name in names {
         let plan = run(&mut place.tool(["run", name, "--plan", "--json", "--file", "t", "--size", "1g"])).ok().json();
         fields(

@@ -1,4 +1,4 @@
-//! The lab without booting a machine: a usage error is one line, fetches nothing and leaves nothing.
+//! The lab without booting a machine: a usage error is a single line, fetches nothing and leaves no files behind.
 
 use crate::tool::{Place, run};
 use crate::{End, Test};
@@ -11,7 +11,7 @@ pub const TESTS: &[Test] = &[
     ("lab::the_guests_command_is_refused_on_the_host", guest),
 ];
 
-/// A processor different from this machine's.
+/// A different architecture from this machine's.
 const OTHER: &str = if cfg!(target_arch = "aarch64") { "amd64" } else { "arm64" };
 
 fn wrong_use() -> End {

@@ -1,4 +1,4 @@
-//! A created target is complete or missing.
+//! A created target is either complete or does not exist.
 
 use std::path::Path;
 use std::process::Child;
@@ -63,7 +63,7 @@ fn stopped() -> End {
 
 fn refused() -> End {
     let place = Place::new();
-    // Writing this size first would take seconds.
+    // Writing a file of this size first would take seconds.
     let ended = run(&mut bench(&place, "--count 8 --size 4g --bs 1000 --file x"));
     assert_eq!(ended.status, 2);
     assert!(ended.one_line().starts_with("--bs 1000 is not a multiple of the "), "{}", ended.stderr);

@@ -1,7 +1,8 @@
-//! The command line from outside: the built binary, run by a user without root.
+//! Tests the command line from outside: the built binary, run by an unprivileged user.
 //!
-//! The tests need neither probes, root nor a specific disk. A test that a machine cannot set up is skipped: a third outcome,
-//! printed with its reason and counted; under CI a skip fails the run, since the gate's machine can set up everything.
+//! The tests need no probes, no root and no specific disk. A test that a machine cannot set up is skipped: a third
+//! result, printed with its reason and counted. Under CI a skip fails the run, because the gate's machine can set up
+//! everything.
 
 mod across;
 mod advise;
@@ -49,10 +50,10 @@ use std::sync::{Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Trial};
 
-/// The outcome of a test that did not fail.
+/// The result of a test that did not fail.
 pub enum End {
     Passed,
-    /// This machine cannot set the test up, for this reason.
+    /// This machine cannot set up the test, for this reason.
     Skipped(String),
 }
 
@@ -114,7 +115,7 @@ fn main() {
         net::lost::TESTS,
     ];
     let trials = tests.into_iter().flatten().copied().map(trial).collect();
-    // Two tests at a time, so that the time limits of the watchdogs suffice. No other times are asserted.
+    // Two tests at a time, so that the watchdogs' time limits suffice. No other times are asserted.
     let args = Arguments::from_args();
     let args = Arguments { test_threads: args.test_threads.or(Some(2)), ..args };
     let conclusion = libtest_mimic::run(&args, trials);

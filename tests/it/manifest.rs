@@ -1,4 +1,4 @@
-//! The project's data in `Cargo.toml`.
+//! The project's metadata in `Cargo.toml`.
 
 use std::process::Command;
 
@@ -33,7 +33,7 @@ fn no_dependency_needs_a_newer_rust() -> End {
     End::Passed
 }
 
-/// As `1.88` or `1.88.0`.
+/// Parses `1.88` or `1.88.0`.
 fn version(text: &str) -> Vec<u64> {
     let mut parts: Vec<u64> = text.split('.').map(|part| part.parse().expect("a number")).collect();
     parts.resize(3, 0);

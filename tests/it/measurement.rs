@@ -8,7 +8,7 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[("measurement::every_field_is_present_with_its_type", schema)];
 
-/// Path and type; `?` after a type: null if unavailable. `[]` stands for the elements of a list.
+/// Path and type; `?` after a type allows null if unavailable. `[]` stands for a list's elements.
 const FIELDS: &str = "
     schema string, version string, started_unix_s number, elapsed_ns number, ios number, bytes number, errors number,
     short_ios number, iops number, load object, load.engine string, load.ring.requested list, load.ring.granted list,
@@ -37,7 +37,7 @@ const FIELDS: &str = "
     warnings[].code string, warnings[].text string, warnings[].remedy string, host.target.interrupts[].irq number,
     host.target.interrupts[].name string, host.target.interrupts[].cpus list";
 
-/// The values at a path; none if a list in the path is empty.
+/// The values at a path; empty if a list on the path is empty.
 fn at<'a>(value: &'a Value, path: &str) -> Vec<&'a Value> {
     path.split('.').fold(vec![value], |values, step| {
         let (name, each) = step.strip_suffix("[]").map_or((step, false), |name| (name, true));
@@ -84,11 +84,11 @@ fn schema() -> End {
         ["min", "p50", "p90", "p95", "p99", "max"].iter().map(|q| latency[q].as_u64().expect("supported")).collect();
     assert!(order.is_sorted() && order[0] > 0, "{order:?}");
     assert!(latency["p99_99"].is_null(), "one in 10,000 of 3,000 is nothing seen");
-    // Without probes: an unknown value is null, not 0.
+    // Without probes, an unknown value is null instead of 0.
     assert_eq!(m["probe"]["mode"], "off");
     assert!(m["probe"]["completions_seen"].is_null() && m["per_io"]["kicks"].is_null());
     assert_eq!(m["vehicles"].as_array().map(Vec::len), Some(0));
-    // The load counts its own calls without probes: at most one enter per I/O to submit and one to wait.
+    // The load counts its own calls without probes: per I/O, at most one enter to submit and one to wait.
     let calls = m["per_io"]["syscalls"].as_f64().expect("counted by the load");
     assert!((1.0..=2.0).contains(&calls), "{calls}");
     let rate = m["ios"].as_f64().expect("a number") / (m["elapsed_ns"].as_f64().expect("a number") / 1e9);

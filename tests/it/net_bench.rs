@@ -1,4 +1,4 @@
-//! `net bench`: planned, measured with both ends here, compared; and its refusals.
+//! `net bench`: planned, measured with both ends on this machine, compared; and its errors.
 
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn refused() -> End {
     End::Passed
 }
 
-/// Both sides counted the same requests.
+/// Asserts that both sides counted the same requests.
 #[track_caller]
 fn agree(m: &Value, engine: &str, between: &str) {
     assert_eq!((&m["load"]["engine"], &m["load"]["rw"]), (&json!(engine), &json!("echo")));
@@ -174,7 +174,7 @@ fn from_file() -> End {
     End::Passed
 }
 
-/// Child processes of this process.
+/// Child processes of a process.
 fn children(of: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -194,7 +194,7 @@ fn ended_early() -> End {
         let child = start(lasting);
         let id = child.id();
         let server = wait_for("a server", || children(id).first().copied());
-        // Requests are answered: the server's threads have used the CPU.
+        // Requests are being answered once the server's threads have used the CPU.
         wait_for("requests", || {
             let stat = std::fs::read_to_string(format!("/proc/{server}/stat")).ok()?;
             let ticks = |n: usize| stat.rsplit(") ").next()?.split(' ').nth(n)?.parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! Every option of `bench` with every value: accepted, recorded as requested, and measured.
+//! Every option of `bench` with every value is accepted, recorded as requested, and measured.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ pub const TESTS: &[Test] = &[
     ("options::written_data_is_checked", verify),
 ];
 
-/// True for every measurement, with any options.
+/// Asserts what all measurements have in common, whatever the options.
 #[track_caller]
 pub fn sound(m: &Value) {
     let ios = m["ios"].as_u64().expect("a number of I/Os");
@@ -30,7 +30,7 @@ pub fn sound(m: &Value) {
     }
 }
 
-/// One measurement on the shared file, or on the target that the options name.
+/// A measurement on the shared file, or on the target in the options.
 #[track_caller]
 fn measured(options: &str) -> Value {
     let place = Place::new();
@@ -99,7 +99,7 @@ fn engines() -> End {
             }
         }
     }
-    // 3 engines with 5 directions and 6 combinations each; io_uring's no-op 6; sync 5 · 2; null 6 · 2.
+    // 3 engines with 5 directions and 6 combinations each; io_uring's no-op: 6; sync: 5 · 2; null: 6 · 2.
     assert_eq!(runs, 3 * 5 * 6 + 6 + 10 + 12);
     End::Passed
 }
@@ -131,7 +131,7 @@ fn ring_flags() -> End {
     for flags in ["iopoll", "iopoll,hybrid_iopoll", "iopoll,sqpoll"] {
         measured(&format!("--rw nop --count 32 --depth 4 --ring {flags}"));
     }
-    // Only the listed flags are set: none without a list.
+    // Only listed flags are set; without a list, none.
     let m = measured("--count 8");
     assert_eq!(m["load"]["ring"], json!({"requested": [], "granted": []}));
     End::Passed
@@ -167,7 +167,7 @@ fn values() -> End {
         ("--wait peek", "wait", json!("peek")),
         ("--min-wait 50us --batch 4", "min_wait_ns", json!(50_000)),
     ] {
-        // --trace off is already specified, and once is enough.
+        // --trace off is already specified and must not be repeated.
         let options = options.replace("--trace off", "");
         let m = measured(&format!("--count 24 {options}"));
         assert_eq!(m["load"][name], recorded, "{options}");
@@ -198,7 +198,7 @@ fn verify() -> End {
     run(&mut bench(&place, "--rw write --verify --count 64 --size 1m --file x")).ok();
     let read = |options: &str| run(&mut bench(&place, &format!("--rw read --verify --file x --count 256 {options}")));
     read("").ok();
-    // One byte of one block.
+    // Modifies one byte of one block.
     let mut bytes = std::fs::read(place.join("x")).expect("the file just made");
     bytes[5 * 4096 + 77] ^= 1;
     place.write("x", bytes);
@@ -210,7 +210,7 @@ fn verify() -> End {
     let ended = read("--buffered --json");
     let found = &ended.json()["corruption"];
     assert_eq!((ended.status, &found["offset"], &found["blocks"]), (5, &json!(20480), &json!(1)), "{found}");
-    // The warm-up finds it too.
+    // The warm-up finds it, too.
     let reads = "bench --trace off --rw read --verify --file x --size 128k --warmup 2s --count 1 --buffered";
     assert_eq!(run(&mut place.tool(reads.split(' '))).status, 5);
     End::Passed

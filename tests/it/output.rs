@@ -1,4 +1,4 @@
-//! A closed or full standard output; a full standard error.
+//! Closed or full standard output; full standard error.
 
 use std::fs::OpenOptions;
 use std::io::Read as _;
@@ -90,7 +90,7 @@ fn full_error() -> End {
     assert_eq!(status(&mut place.tool(["bench", "--engine", "none"])), 2);
     assert_eq!(status(&mut place.tool([""; 0])), 2);
     assert_eq!(status(&mut bench(&place, "--rw nop --count 8")), 0);
-    // The disk becomes full while the target is laid out, and the error has no output.
+    // The disk fills up while the target is laid out, and the error cannot be printed.
     assert_eq!(status(&mut bench(&place, "--file x --size 4000000t")), 3);
     assert_eq!(place.contents().len(), 0);
     End::Passed
@@ -111,10 +111,10 @@ fn closed() -> End {
         let line = "cannot write to standard output: it is closed; send it to a file or to /dev/null";
         assert_eq!(ended.one_line(), line, "{command:?}");
     }
-    // A result to /dev/null, opened in any way, is discarded on purpose.
+    // A result sent to /dev/null, however it was opened, is discarded on purpose.
     let null = || OpenOptions::new().read(true).write(true).open("/dev/null").expect("/dev/null is on every Linux");
     run(bench(&place, "--rw nop --count 8").stdout(null())).ok();
-    // Nothing is lost if the result goes elsewhere.
+    // No data is lost if the result goes elsewhere.
     let mut made = report(&place, &["-o", "page.html"]);
     // SAFETY: as above.
     unsafe {
@@ -127,7 +127,7 @@ fn closed() -> End {
     End::Passed
 }
 
-/// `report` of a measurement.
+/// Runs `report` on a measurement.
 fn report(place: &Place, args: &[&str]) -> Command {
     if !place.join("m.json").exists() {
         let m = run(&mut bench(place, "--rw nop --count 8 --json")).ok().stdout;
@@ -152,7 +152,7 @@ fn page() -> End {
         drop(reader);
         let ended = end(child);
         assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{name}");
-        // A file behind it is written at its current position, and not replaced.
+        // A file as standard output is written at its current position, and not replaced.
         place.write("out", "before\n");
         let file = OpenOptions::new().append(true).open(place.join("out")).expect("our own file");
         run(report(&place, &["-o", name]).stdout(file)).ok();
@@ -182,7 +182,7 @@ fn pipe() -> End {
     assert!(std::fs::read_to_string(place.join("got")).expect("UTF-8").trim_end().ends_with("</html>"));
     // The tool waits for a stalled reader until a signal arrives.
     let idle = OpenOptions::new().read(true).write(true).open(place.join("fifo")).expect("our own pipe");
-    // The complete page must not fit into it. SAFETY: `idle` is open, and the size is a number.
+    // The complete page must not fit into the pipe. SAFETY: `idle` is open, and the size is a number.
     let size = unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&idle), libc::F_SETPIPE_SZ, 4096) };
     assert_eq!(size, 4096, "{}", std::io::Error::last_os_error());
     let child = report(&place, &["-o", "fifo"]).spawn().expect("the tool starts");
@@ -199,7 +199,7 @@ fn pipe() -> End {
     End::Passed
 }
 
-/// A file with the directory name of the table `cpu_shares`: earlier tables are already in place by then.
+/// A file blocks the directory of the table `cpu_shares`, when earlier tables are already in place.
 fn all_or_none() -> End {
     let place = Place::new();
     run(&mut bench(&place, "--rw nop --count 8 --store s.db")).ok();
@@ -219,7 +219,7 @@ fn all_or_none() -> End {
         assert_eq!(left, std::slice::from_ref(&name), "{ended:?}");
         std::fs::remove_file(place.join("some").join(&name)).expect("our own file");
     }
-    // The disk becomes full: the directory is removed too.
+    // If the disk fills up, the directory is removed, too.
     if let Some(reason) = confine::cannot_mount(c"tmpfs") {
         return End::Skipped(reason);
     }
@@ -306,7 +306,7 @@ fn letters() -> End {
         assert_eq!(other, [""; 0], "{command:?}");
         assert!(!ended.stdout.contains("\\u{"), "every sign of ours has one of ASCII: {}", ended.stdout);
     }
-    // A document is the same everywhere, and a name stays recognisable.
+    // A document is the same in every locale, and a name stays recognisable.
     let mut command = bench(&place, "--file größer");
     let ended = run(command.env("LANG", "POSIX"));
     assert_eq!(ended.one_line(), "gr\\u{f6}\\u{df}er does not exist; specify --size to create it");
@@ -315,13 +315,13 @@ fn letters() -> End {
     End::Passed
 }
 
-/// Output of a command on a terminal for all its streams.
+/// A command's output with all its streams on a terminal.
 fn on_terminal(command: &mut Command) -> String {
     let (mut outer, mut inner) = (0, 0);
     let none = std::ptr::null_mut();
-    // SAFETY: two valid pointers to write to, and no other arguments.
+    // SAFETY: two valid pointers to write to; the other arguments are null.
     assert_eq!(unsafe { libc::openpty(&mut outer, &mut inner, none, std::ptr::null(), std::ptr::null()) }, 0);
-    // SAFETY: the call has just returned these descriptors; they have no other owner.
+    // SAFETY: the call has just returned these descriptors, which have no other owner.
     let (outer, inner) = unsafe { (OwnedFd::from_raw_fd(outer), OwnedFd::from_raw_fd(inner)) };
     let copy = || inner.try_clone().expect("a descriptor");
     let mut child = command.stdin(Stdio::null()).stdout(copy()).stderr(copy()).spawn().expect("the tool starts");
@@ -329,7 +329,7 @@ fn on_terminal(command: &mut Command) -> String {
     drop(inner);
     let mut terminal = std::fs::File::from(outer);
     let (mut said, mut room) = (vec![], [0; 4096]);
-    // A terminal without processes ends with EIO.
+    // Reading a terminal without processes fails with EIO.
     while let Ok(n @ 1..) = terminal.read(&mut room) {
         said.extend_from_slice(&room[..n]);
     }
@@ -349,7 +349,7 @@ fn dumb() -> End {
             assert!(!seen.is_empty() && !seen.contains('\x1b'), "{command:?}: {seen:?}");
         }
     }
-    // Without a locale, a terminal has that of C.
+    // Without a locale, a terminal uses the C locale.
     let seen = on_terminal(bench(&place, load).env("TERM", "dumb"));
     assert!(seen.is_ascii(), "{seen:?}");
     End::Passed

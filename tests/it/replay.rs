@@ -1,4 +1,4 @@
-//! `replay` of fio's iologs, without probes: its refusals, its output, and that it does not write to a recorded file.
+//! `replay` of fio's iologs without probes: its errors, its output, and that recorded files are not written to.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn iolog(place: &Place, action: &str, n: usize) -> String {
     data.to_string()
 }
 
-/// `--trace off`: these tests need no probes.
+/// Adds `--trace off`, because these tests need no probes.
 fn replay<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [&["replay", "log", "--repeats", "2", "--trace", "off"], args].concat()
 }
@@ -42,7 +42,7 @@ fn unchanged() -> End {
     assert_eq!(std::fs::read(place.join("data")).expect("it is there"), vec![7u8; 64 << 12]);
     let left: Vec<_> = std::fs::read_dir(place.join("cache/iotrail")).expect("it was made").collect();
     assert!(left.is_empty(), "{left:?}");
-    // The map of a directory, and a file that does not exist.
+    // A directory's map, and a file that does not exist.
     let map = format!("{}={}", place.join("data").display(), place.join("new").display());
     run(&mut place.tool(replay(&["--map", &map]))).ok();
     assert!(!place.join("new").exists());

@@ -1,4 +1,4 @@
-//! `report` on a terminal: the screen of `run`, repeated; and invalid runs. tests/browser checks the pages.
+//! `report` on a terminal repeats the screen of `run`; invalid runs. tests/browser checks the pages.
 
 use serde_json::json;
 
@@ -31,7 +31,7 @@ fn again() -> End {
     assert!(screen.starts_with("two against one: ") && screen.lines().count() <= 20, "{screen}");
     let full = run(&mut place.tool(["report", "1", "--store", "s.db", "--full"])).ok().stdout;
     assert!(full.starts_with(&without_how(&screen)) && full.contains("conclusion"), "{full}");
-    // A single measurement is printed as `bench` prints it.
+    // A single measurement is printed as by `bench`.
     let m = run(&mut bench(&place, "--rw nop --count 1000 --json")).ok();
     place.write("m.json", &m.stdout);
     let told = run(&mut place.tool(["report", "m.json"])).ok().stdout;

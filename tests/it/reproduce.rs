@@ -1,4 +1,4 @@
-//! `reproduce`: the studies, a part that is measured and judged, the same from the store, and its refusals.
+//! `reproduce`: the studies, a part that is measured and compared, the same from the store, and its errors.
 
 use std::path::Path;
 
@@ -76,7 +76,7 @@ fn measured() -> End {
     assert!(said.contains("iotrail reproduce vldb26 --quick --only worker --stored --store s.db --full"), "{text}");
     let full = run(&mut place.tool([&worker[..], &["--stored", "--full"]].concat())).ok().stdout;
     assert!(full.contains("bench_async_tw.csv") && full.contains("worker: "), "{full}");
-    // The full form has a different load and was not run.
+    // The full form has a different load, and was not run.
     let other =
         run(&mut place.tool(["reproduce", "vldb26", "--only", "worker", "--stored", "--json", "--store", "s.db"]));
     let other = other.ok().json();

@@ -1,4 +1,4 @@
-//! `restore`, and the notice about a killed run's changes. The journals are synthetic; they name files of the test.
+//! `restore`, and the notice about a killed run's changes. Uses synthetic journals that refer to the test's files.
 
 use std::path::Path;
 
@@ -14,11 +14,12 @@ pub const TESTS: &[Test] = &[
 
 const JOURNAL: &str = "home/.local/state/iotrail/settings.journal";
 
-/// The changes of an ended process of this boot of this machine: files that had `old` and were set to `new`.
+/// Records changes of a process that exited during this boot of this machine: files that contained `old` and were set
+/// to `new`.
 fn leave(place: &Place, changes: &[(&str, &str, &str)]) {
     let kernel = |name: &str| std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).expect("its text");
     let (boot, host) = (kernel("random/boot_id"), kernel("hostname"));
-    // No process has the number of this machine's limit.
+    // No process can have the machine's maximum PID.
     let mut text = format!(
         "{{\"schema\":\"iotrail.settings/1\",\"tgid\":4194304,\"started_ticks\":1,\"boot_id\":\"{}\",\"hostname\":\"{}\"}}\n",
         boot.trim(),

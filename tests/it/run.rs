@@ -1,4 +1,4 @@
-//! `run` on an experiment file: planned, measured, stored, printed.
+//! `run` with an experiment file: planned, measured, stored, printed.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub const TESTS: &[Test] = &[
     ("run::data_corruption_ends_a_run_and_is_reported_first", corruption),
 ];
 
-/// Two cells, two repeats, on the file that is named with --file.
+/// Two cells with two repeats, on the file specified by --file.
 pub fn experiment(place: &Place, load: &str) {
     place.write(
         "e.toml",
@@ -27,7 +27,7 @@ pub fn experiment(place: &Place, load: &str) {
     );
 }
 
-/// Two files, one with a modified byte: measurements of the other one stay.
+/// Two files, one with a modified byte: measurements of the other file are kept.
 fn corruption() -> End {
     let place = Place::new();
     for name in ["good", "bad"] {
@@ -43,7 +43,7 @@ fn corruption() -> End {
          warmup = \"0\"\nrw = \"read\"\nverify = true\nbuffered = true\ncount = 64\n\n\
          [[arm]]\nname = \"good\"\nfile = \"good\"\n\n[[arm]]\nname = \"bad\"\nfile = \"bad\"\n",
     );
-    // The seed determines the order of a block; both orders occur.
+    // The seed determines a block's order; both orders occur.
     let mut kept = [false; 2];
     for seed in 1..=6 {
         let args = ["run", "e.toml", "--store", "s.db", "--seed", &seed.to_string()].map(str::to_owned);

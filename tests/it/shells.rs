@@ -1,4 +1,4 @@
-//! Shell completions and manual pages: both are generated from the definitions of the help.
+//! Shell completions and manual pages, both generated from the definitions of the help.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ fn bash() -> End {
         ("iotrail net load --connec", "--connections"),
         ("iotrail compare --fail-on s", "slower"),
     ] {
-        // As readline calls it: the words, the position among them, and the prefix of the word.
+        // As called by readline: the words, the position among them, and the prefix of the word.
         let script = format!(
             "source ./c.bash; complete -p iotrail >/dev/null; line='{line}'; read -ra COMP_WORDS <<<\"$line\"; \
              [ \"${{line% }}\" = \"$line\" ] || COMP_WORDS+=(''); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
@@ -86,7 +86,7 @@ pub const PAGES: [&str; 31] = [
 fn manual() -> End {
     let place = Place::new();
     run(&mut place.tool(["man", "pages/man1"])).ok();
-    // Again: iotrail's pages are replaced, and another file is kept without --force.
+    // Run again: iotrail's pages are replaced, and without --force other files are kept.
     run(&mut place.tool(["man", "pages/man1"])).ok();
     std::fs::write(place.join("pages/man1/iotrail-top.1"), "mine").expect("it is ours");
     let kept = run(&mut place.tool(["man", "pages/man1"]));

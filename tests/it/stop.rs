@@ -1,4 +1,4 @@
-//! Stopped by Ctrl-C, and killed: complete results are kept, and incomplete ones leave nothing.
+//! Stopped by Ctrl-C, or killed: complete results are kept, and incomplete ones leave nothing behind.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub const TESTS: &[Test] = &[
     ("stop::a_stopped_bench_prints_a_partial_result_and_reports_the_stop", stopped_bench),
 ];
 
-/// Number of stored measurements; `None`: the store does not exist yet, or a transaction is open.
+/// The stored measurements; `None` if the store does not exist yet, or if a transaction is open.
 fn stored(store: &Path) -> Option<Vec<String>> {
     let db = Connection::open_with_flags(store, OpenFlags::SQLITE_OPEN_READ_ONLY).ok()?;
     let mut query = db.prepare("SELECT json FROM measurements ORDER BY measurement").ok()?;
@@ -31,7 +31,7 @@ fn first_stored(place: &Place) {
     wait_for("the first measurement in the store", || stored(&place.join("s.db")).filter(|m| !m.is_empty()));
 }
 
-/// An experiment of 8 measurements with busy neighbours.
+/// An experiment with 8 measurements and busy neighbours.
 fn begin(place: &Place) -> Child {
     experiment(place, "runtime = \"150ms\"\nneighbour = \"busy:1\"");
     let args = ["run", "e.toml", "--store", "s.db", "--json", "--file"];
@@ -43,7 +43,7 @@ fn done(r: &Value) -> usize {
     r["cells"].as_array().expect("a list").iter().map(of).sum()
 }
 
-/// Resumes with the command in `line`, and compares with the earlier contents of the store.
+/// Resumes with the command in `line`, and compares with the store's earlier contents.
 #[track_caller]
 fn resume(place: &Place, command: &str) -> Ended {
     let before = stored(&place.join("s.db")).expect("the store can be read");
@@ -68,25 +68,25 @@ fn ctrl_c() -> End {
     let line = ended.stderr.lines().last().expect("a line");
     let (said, command) = line.split_once("; continue with: iotrail ").expect("how to go on");
     assert_eq!(said, format!("stopped: {kept} of 8 measurements are stored"));
-    // Exactly the printed command.
+    // Uses exactly the printed command.
     assert!(command.ends_with(" --resume"), "{command}");
     let ended = resume(&place, command);
     assert!(ended.stdout.contains("details: iotrail report 1"), "{}", ended.stdout);
-    // Nothing is left to be resumed.
+    // Nothing is left to resume.
     let ended = run(&mut place.tool(command.split(' ')));
     assert_eq!(ended.status, 2);
     assert_eq!(ended.one_line(), "no unfinished run of 'tiny' in s.db; omit --resume to start a new run");
     End::Passed
 }
 
-/// SIGHUP comes twice when a terminal is lost.
+/// SIGHUP arrives twice when a terminal is lost.
 fn other_signals() -> End {
     for signals in [&[libc::SIGHUP, libc::SIGHUP][..], &[libc::SIGQUIT], &[libc::SIGTERM]] {
         let place = Place::new();
         experiment(&place, "runtime = \"150ms\"\nneighbour = \"busy:1\"");
         let mut tool = place.tool(["run", "e.toml", "--store", "s.db", "--json", "--file"]);
-        // The tests may run under nohup(1).
-        // SAFETY: one system call.
+        // The tests may be running under nohup(1).
+        // SAFETY: a single system call.
         unsafe {
             tool.pre_exec(|| {
                 libc::signal(libc::SIGHUP, libc::SIG_DFL);
@@ -113,7 +113,7 @@ fn marked(mark: &str) -> usize {
 
 /// Includes processes that left the group or the session: of a server without exec, of its client, and of --prepare.
 fn programs() -> End {
-    // SAFETY: only asks.
+    // SAFETY: the call only queries the user.
     let users: &[u32] = if unsafe { libc::geteuid() } == 0 { &[0, 65_534] } else { &[0] };
     for (i, (user, signal)) in
         users.iter().flat_map(|user| [libc::SIGINT, libc::SIGKILL].map(|signal| (*user, signal))).enumerate()
@@ -145,7 +145,7 @@ fn killed() -> End {
     let child = begin(&place);
     first_stored(&place);
     kill(child.id(), libc::SIGKILL);
-    // Neighbours have the same standard output: end of file means that they have exited.
+    // Neighbours share standard output, so end of file means that they have exited.
     let ended = end(child);
     assert_eq!((ended.status, ended.stdout.as_str()), (128 + libc::SIGKILL, ""));
     let listed = run(&mut place.tool(["list", "--store", "s.db", "--json"])).ok().json();
@@ -167,7 +167,7 @@ fn stopped_bench() -> End {
     let m = ended.json();
     crate::options::sound(&m);
     let codes: Vec<_> = m["warnings"].as_array().expect("a list").iter().map(|w| &w["code"]).collect();
-    // Other activity of the machine may be reported too.
+    // The machine's other activity may be reported, too.
     assert!(codes.contains(&&Value::from("interrupted")), "{codes:?}");
     End::Passed
 }

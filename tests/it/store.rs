@@ -1,4 +1,4 @@
-//! The store: its path, and files that are refused.
+//! The store: its path, and files that are rejected.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -31,7 +31,7 @@ fn place_of_it() -> End {
     assert!(place.join("state/iotrail/iotrail.db").is_file());
     go("XDG_STATE_HOME", None);
     assert!(place.join("home/.local/state/iotrail/iotrail.db").is_file());
-    // The XDG specification requires that a relative path is ignored.
+    // The XDG specification requires that a relative path be ignored.
     go("XDG_STATE_HOME", Some("relative".into()));
     assert!(!place.join("relative").exists());
     let ended = run(place.tool(["list"]).env_remove("HOME"));
@@ -148,7 +148,7 @@ fn failed() -> End {
         assert_eq!(ended.status, expected, "{args}: {}", ended.stderr);
         assert_eq!(place.contents(), before, "{args}");
     }
-    // An existing one is kept with its contents.
+    // An existing store is kept with its contents.
     run(&mut bench(&place, "--rw nop --count 8 --store s.db")).ok();
     let before = place.contents();
     assert_eq!(run(&mut bench(&place, "--file missing --store s.db")).status, 2);

@@ -1,4 +1,4 @@
-//! Stored traces: listed, reported, explained. tests/kernel has the tests that store them, because they need the probes.
+//! Stored traces: listed, reported, explained. The tests that store them need the probes, and are in tests/kernel.
 
 use iotrail_schema::trace_record::TraceRecord;
 use iotrail_store::Store;
@@ -13,7 +13,7 @@ pub const TESTS: &[Test] = &[
     ("stored::a_missing_trace_is_refused_in_one_line", refused),
 ];
 
-/// Stores these in `s.db`, as t1, t2 …
+/// Stores these records in `s.db`, as t1, t2 …
 pub fn store(place: &Place, records: &[TraceRecord]) {
     let mut store = Store::create_or_open(&place.join("s.db")).expect("a store of our own");
     for record in records {

@@ -1,4 +1,4 @@
-//! Runs the built binary as a user would, in its own directory, and detects files that it leaves behind.
+//! Runs the built binary like a user, in a directory of its own, and detects files left behind.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use crate::ended::end_within;
 pub use crate::ended::{Ended, kill};
 
-/// Time limit of a command: more than ten times the longest. A hanging command fails only its test.
+/// Time limit of a command: more than ten times the longest observed. A command that hangs fails only its own test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// A directory on the disk of the build; removed at the end.
+/// A directory on the build's disk; removed at the end.
 pub struct Place(tempfile::TempDir);
 
 impl Place {
@@ -25,7 +25,7 @@ impl Place {
         Self::under(Path::new(env!("CARGO_TARGET_TMPDIR")))
     }
 
-    /// A directory that every user can reach and write to.
+    /// A directory that every user can access and write to.
     pub fn public() -> Self {
         let place = Self::under(&std::env::temp_dir());
         let mode = std::fs::Permissions::from_mode(0o777);
@@ -55,7 +55,7 @@ impl Place {
         std::fs::write(self.path().join(name), content).expect("a file in a folder of our own");
     }
 
-    /// The tool in this directory, without access to the user's state and with its own process group.
+    /// The tool in this directory, without access to the user's state, in a process group of its own.
     pub fn tool<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         self.command(BINARY.as_ref(), args)
     }
@@ -75,7 +75,7 @@ impl Place {
         command
     }
 
-    /// Every file and directory below, with the data that a change would modify.
+    /// Every file and directory below, with attributes that any change would modify.
     pub fn contents(&self) -> BTreeMap<PathBuf, (u64, Option<std::time::SystemTime>, bool)> {
         let mut found = BTreeMap::new();
         let mut folders = vec![self.path().to_owned()];
@@ -85,7 +85,7 @@ impl Place {
                 if meta.is_dir() {
                     folders.push(entry.path());
                 }
-                // The time of a directory changes with its entries.
+                // A directory's time changes with its entries.
                 found
                     .insert(entry.path(), (meta.len(), meta.modified().ok().filter(|_| meta.is_file()), meta.is_dir()));
             }
@@ -101,7 +101,8 @@ impl Ended {
         self
     }
 
-    /// One line on standard error that begins with the program's name, nothing on standard output: the rest of that line.
+    /// Asserts that standard output is empty and standard error is one line that starts with the program's name;
+    /// returns the rest of that line.
     #[track_caller]
     pub fn one_line(&self) -> &str {
         assert_eq!(self.stdout, "", "standard output is for results");
@@ -111,19 +112,19 @@ impl Ended {
     }
 }
 
-/// Waits for the end of a command.
+/// Waits for a command to exit.
 #[track_caller]
 pub fn end(child: Child) -> Ended {
     end_within(PATIENCE, child)
 }
 
-/// Starts a command and waits for its end; no process of its group may outlive it.
+/// Runs a command to completion; no process of its group may outlive it.
 #[track_caller]
 pub fn run(command: &mut Command) -> Ended {
     let child = command.spawn().expect("the command starts");
     let group = child.id();
     let ended = end(child);
-    // SAFETY: signal 0 only asks whether the group is there.
+    // SAFETY: signal 0 only checks whether the group exists.
     let left = unsafe { libc::kill(-(group as libc::pid_t), 0) } == 0;
     assert!(!left, "a process of {command:?} is left behind");
     ended
@@ -142,7 +143,7 @@ pub fn wait_for<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The load's thread of a running `bench`, once it has computed for longer than its setup takes.
+/// The load's thread of a running `bench`, once it has used more CPU time than its setup needs.
 #[track_caller]
 pub fn at_work(child: &Child) -> u32 {
     wait_for("the load's thread at work", || {
@@ -165,7 +166,7 @@ pub fn bench(place: &Place, options: &str) -> Command {
 
 static FILE: Mutex<Option<Place>> = Mutex::new(None);
 
-/// A file of 4 MiB that loads may read, laid out once by the tool itself.
+/// A 4 MiB file for read loads, laid out once by the tool itself.
 pub fn file() -> PathBuf {
     let mut file = FILE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = file.get_or_insert_with(|| {
@@ -184,6 +185,6 @@ pub fn remove_file() {
 }
 
 pub fn is_root() -> bool {
-    // SAFETY: geteuid takes nothing and cannot fail.
+    // SAFETY: geteuid takes no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }

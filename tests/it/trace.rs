@@ -1,4 +1,4 @@
-//! `trace` without probes: its arguments and refusals.
+//! `trace` without probes: its arguments and errors.
 
 use iotrail_host::pid_namespace::Standing;
 
@@ -15,7 +15,7 @@ pub const TESTS: &[Test] = &[
     ("trace::a_user_without_privileges_to_load_probes_is_refused", no_rights),
 ];
 
-/// The line, and nothing run or written.
+/// Asserts the error line, and that nothing was run or written.
 #[track_caller]
 fn refused(args: &[&str], status: i32, line: &str) {
     let place = Place::new();
@@ -65,7 +65,7 @@ fn no_process() -> End {
     for wrong in ["0", "-1", "x", "4294967296"] {
         refused(&["-p", wrong], 2, "invalid value '*' for '--pid <TGID>': *; see `iotrail trace --help`");
     }
-    // A thread ID, valid as long as the load runs.
+    // A thread ID that is valid as long as the load is running.
     let place = Place::new();
     let child = crate::tool::bench(&place, "--rw nop --runtime 1h").spawn().expect("the tool starts");
     let thread = at_work(&child);
@@ -91,7 +91,7 @@ fn options() -> End {
     ] {
         refused(&[option, value, "--", "touch", "x"], 2, "invalid value '*' for '*; see `iotrail trace --help`");
     }
-    // An unknown code of a finding would never fail the command.
+    // An unknown finding code would never fail the command.
     let line = "invalid value 'sloth' for '--fail-on <CODE>' [possible values: *, overlapping_buffers]; see `iotrail trace --help`";
     refused(&["--fail-on", "reordered", "--fail-on", "sloth", "--", "touch", "x"], 2, line);
     End::Passed
@@ -108,7 +108,7 @@ fn no_rights() -> End {
         assert_refused(&run(confine::unprivileged(&mut command)), 3, line);
         assert_eq!(place.contents(), before, "nothing was run");
     }
-    // Bad input is reported first: privileges would not help.
+    // Usage errors are reported first, because privileges would not help.
     let ended = run(confine::unprivileged(&mut place.command(&copy, ["trace", "-p", "2147483647"])));
     assert_refused(&ended, 2, "there is no process 2147483647; *");
     if is_root() {

@@ -1,4 +1,4 @@
-//! `track`: a synthetic change is found at its position, and noise is not a change.
+//! `track` finds a synthetic change at its position, and does not report noise as a change.
 
 use crate::tool::{Place, run};
 use crate::{End, Test};

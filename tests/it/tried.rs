@@ -1,4 +1,4 @@
-//! `try` without running a program: its arms, the experiment that it writes, its refusals.
+//! `try` without running a program: its arms, the experiment that it writes, its errors.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub const TESTS: &[Test] = &[
 
 fn planned(place: &Place, args: &[&str]) -> Value {
     let ended = run(&mut place.tool([&["try", "--plan", "--json", "--seed", "7"], args].concat())).ok();
-    // Only the assumed direction of the metric is printed.
+    // Only the guessed direction of the metric is printed.
     let guessed = if args.contains(&"--metric") { "tps: more is better; add :less if it is not\n" } else { "" };
     assert_eq!(ended.stderr, guessed);
     serde_json::from_str(&ended.stdout).expect("JSON")
@@ -76,7 +76,7 @@ fn saved() -> End {
     let again = run(&mut place.tool([&["try", "--save", "mine.toml"], &what[..]].concat()));
     assert_eq!(again.status, 2, "{}", again.stderr);
     assert!(again.one_line().ends_with("mine.toml exists already; name a new file"), "{}", again.stderr);
-    // The same for a symbolic link.
+    // The same applies to a symlink.
     std::os::unix::fs::symlink("victim", place.join("link")).expect("our own folder");
     for command in ["try", "advise"] {
         let ended = run(&mut place.tool([command, "--save", "link", "--store", "s.db", "--", "true"]));
@@ -116,7 +116,7 @@ fn refused() -> End {
         assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{args:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(said) && ended.stderr.trim().lines().count() == 1, "{args:?}: {}", ended.stderr);
     }
-    // The error names the option, not a line of the generated experiment.
+    // The error refers to the option instead of a line of the generated experiment.
     for command in ["try", "advise"] {
         let ended = run(&mut place.tool([command, "--plan", "--metric", "elapsed=/(x)/", "--", "true"]));
         let said = "'metric' does not accept [\"elapsed=/(x)/\"]: elapsed is a metric of iotrail: choose another name";
@@ -143,7 +143,8 @@ fn refused() -> End {
     End::Passed
 }
 
-/// On one CPU: one thread with three other programs, then four threads. Ratios, since tests run at the same time.
+/// On one CPU: one thread next to three other programs, then four threads. Asserts ratios, because tests run
+/// concurrently.
 fn contended() -> End {
     let place = Place::new();
     let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
@@ -176,7 +177,7 @@ fn contended() -> End {
     End::Passed
 }
 
-/// The experiments in experiments/programs whose programs are installed here.
+/// The experiments in experiments/programs whose programs are installed.
 fn examples() -> End {
     let place = Place::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments/programs");

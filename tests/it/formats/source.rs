@@ -1,4 +1,4 @@
-//! The types of the source in their JSON form: names, doc comments, types of values.
+//! The types in the source in their JSON form: names, doc comments, value types.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ pub struct Shape {
     pub fields: Vec<Field>,
 }
 
-/// A field of a struct; a variant of an enum, or a field of one (`command.argv`).
+/// A struct's field, an enum's variant, or a field of a variant (`command.argv`).
 pub struct Field {
     pub name: String,
     pub doc: String,
-    /// Its JSON type as text; a type of iotrail after `@`.
+    /// Its JSON type as text; iotrail's types are prefixed with `@`.
     pub json: String,
     /// Its fields are flattened into the parent.
     pub flat: bool,
 }
 
-/// All types, by file and name: `top_record::VehicleShare`; those of `crates/schema` first.
+/// All types by file and name: `top_record::VehicleShare`; those of `crates/schema` first.
 pub struct Source(Vec<BTreeMap<String, Shape>>);
 
 impl Source {
@@ -34,7 +34,7 @@ impl Source {
         Self([schema, others].map(|folders| types(&root.join("crates"), folders)).into())
     }
 
-    /// By `module::Name`, or by `Name` if only one module has it.
+    /// Looks up `module::Name`, or `Name` if only one module has it.
     #[track_caller]
     pub fn find(&self, name: &str) -> &Shape {
         for all in &self.0 {
@@ -60,7 +60,7 @@ fn types(root: &Path, folders: &[&str]) -> BTreeMap<String, Shape> {
         let text = std::fs::read_to_string(&file).expect("text");
         let parsed = syn::parse_file(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         let stem = file.file_stem().expect("a name").to_string_lossy().into_owned();
-        // A directory's own module has the directory's name.
+        // A directory's main module is named like the directory.
         let module = match stem.as_str() {
             "mod" | "lib" => {
                 file.parent().and_then(Path::file_name).map_or(stem.clone(), |n| n.to_string_lossy().into_owned())
@@ -113,7 +113,7 @@ fn shape(item: &Item) -> Option<(String, Shape)> {
             }
             Some((e.ident.to_string(), Shape { doc: doc(&e.attrs), is_enum: true, fields }))
         }
-        // Counts of a network server: names with their doc comments, all whole numbers.
+        // Counts of a network server: names with doc comments, all integers.
         Item::Macro(m) if m.mac.path.is_ident("counts") => {
             let mut fields = Vec::new();
             let mut text = String::new();
@@ -132,7 +132,7 @@ fn shape(item: &Item) -> Option<(String, Shape)> {
     }
 }
 
-/// The type implements `Serialize`.
+/// Whether the type implements `Serialize`.
 fn is_written(attrs: &[Attribute]) -> bool {
     attrs.iter().any(|a| a.path().is_ident("derive") && a.to_token_stream().to_string().contains("Serialize"))
 }
@@ -176,7 +176,7 @@ fn doc(attrs: &[Attribute]) -> String {
     tidy(&lines.collect::<Vec<_>>().join(" "))
 }
 
-/// One paragraph, without the parts that only rustdoc uses: links between items, and module paths of values.
+/// A single paragraph, without parts that only rustdoc uses: links between items, and module paths of values.
 fn tidy(text: &str) -> String {
     let mut out = text.split_whitespace().collect::<Vec<_>>().join(" ").replace("[`", "`").replace("`]", "`");
     while let Some(at) = out.match_indices(" (`").map(|(at, _)| at).find(|at| {
@@ -224,7 +224,7 @@ fn json(ty: &Type) -> String {
                 "Option" => format!("{} or null", first()),
                 "Vec" => format!("list of {}", first()),
                 "Box" | "Shared" => first(),
-                // Stored in its own format, printed as a list.
+                // Stored in a format of its own, but printed as a list.
                 "Measurements" => "list of @Measurement".into(),
                 name => format!("@{name}"),
             }

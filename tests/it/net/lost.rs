@@ -1,4 +1,4 @@
-//! Either side lost during the run: the measurement so far is kept.
+//! Either side is lost during the run: the measurement so far is kept.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ fn killed_server() -> End {
     let place = Place::new();
     let mut server = Server::start(&place, "");
     let sender = server.load(&place, "--runtime 60s --warmup 0 --window 2").spawn().expect("the tool starts");
-    // The printed and the sent seconds end at different times, and one may be late.
+    // Printed and sent seconds end at different times, and one may be late.
     (0..3).for_each(|_| server.answers());
     kill(server.child.id(), libc::SIGKILL);
     let ended = end(sender);

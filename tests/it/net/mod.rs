@@ -1,4 +1,4 @@
-//! `net serve` and `net load` against each other, and each against a faulty peer.
+//! `net serve` and `net load` with each other, and each with a faulty peer.
 
 pub mod lost;
 pub mod whole;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::tool::{Ended, PATIENCE, Place, end, kill, wait_for};
 
-/// A server that prints its record as JSON when it exits.
+/// A server that prints its record as JSON at exit.
 struct Server {
     child: Child,
     address: String,
@@ -30,7 +30,7 @@ impl Server {
     }
 
     fn by(mut command: Command, options: &str) -> Self {
-        // The server of a failed test ends after this time.
+        // If a test fails, its server exits after this time.
         command.args(["--json", "--trace", "off", "--duration", "3m"]);
         if !options.contains("--engine") {
             command.args(["--engine", "epoll"]);
@@ -50,7 +50,7 @@ impl Server {
         command
     }
 
-    /// Waits until the sender has reported a second with answers.
+    /// Waits until the sender has reported a second with responses.
     fn answers(&mut self) {
         wait_for("a second with requests", || {
             let line = line(&mut self.child);
@@ -94,7 +94,7 @@ fn codes(m: &Value) -> Vec<&str> {
     m["warnings"].as_array().expect("a list").iter().filter_map(|w| w["code"].as_str()).collect()
 }
 
-/// True for every complete load against iotrail's server.
+/// Asserts what every complete load against iotrail's server has in common.
 #[track_caller]
 fn whole(m: &Value) {
     let net = &m["net"];

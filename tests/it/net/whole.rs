@@ -1,4 +1,4 @@
-//! Both sides measured, and a server without measurement.
+//! Both sides are measured, and a server without measurement.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -35,13 +35,13 @@ fn both() -> End {
         if between == "unix" {
             assert_eq!(server.control, format!("{unix}.control"), "beside it");
         }
-        // One sender after the other: each has its own measurement.
+        // One sender after another: each has its own measurement.
         for (options, requests) in
             [("--count 1000 --window 2", 1000), ("--count 300 --connections 1 --request 1k --response 9k", 300)]
         {
             let m = run(&mut server.load(&place, options)).ok().json();
             whole(&m);
-            // Requests in flight when the last requested one is sent are included.
+            // Includes requests in flight when the last one is sent.
             assert!(number(&m["ios"]) >= requests, "{}", m["ios"]);
             assert_eq!(m["net"]["between"], between);
             assert_eq!(m["net"]["address"], server.address.as_str());
@@ -111,7 +111,7 @@ fn json_fields() -> End {
     assert_eq!(m["net"]["server"]["options"]["trigger"], "level");
     assert_eq!(m["net"]["server"]["memory"]["connections"], 2);
     assert_eq!(m["probe"]["mode"], "off");
-    // Requests carry a header of 8 bytes.
+    // Requests carry an 8-byte header.
     let total = &m["net"]["server"]["total"];
     assert_eq!(number(&total["bytes_in"]), 72 * number(&total["requests"]));
     assert_eq!(number(&total["bytes_out"]), 64 * number(&total["requests"]));
@@ -138,18 +138,19 @@ fn unmeasured() -> End {
     assert_eq!(m["net"]["between"], "loopback");
     assert!(codes(&m).contains(&"server_unmeasured"), "{:?}", codes(&m));
     assert_eq!(m["net"]["sender"]["responses"], m["ios"]);
-    // A named control address must answer.
+    // An explicit control address must answer.
     let gone = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").to_string();
     let ended = run(&mut place.tool(["net", "load", &server.address, "--control", &gone, "--count", "1"]));
     assert_eq!(ended.status, 3);
     assert!(ended.one_line().starts_with(&format!("no iotrail server answers at the control address {gone}: ")));
-    // A different server program is distinguished from a refusal. Without a named control address it is only not measured.
+    // A different server program is distinguished from a refusal. Without an explicit control address, the server is
+    // just not measured.
     let stranger = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = stranger.local_addr().expect("its address").to_string();
     let hand = std::thread::spawn(move || {
         let (mut stream, _) = stranger.accept().expect("the sender comes");
         stream.write_all(b"220 mail\r\n").expect("a line");
-        // Read until the server closes; it resets the connection if the line was unread.
+        // Reads until the server closes; closing with an unread line would reset the connection.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let ended = run(&mut place.tool(["net", "load", &server.address, "--control", &at, "--count", "1"]));

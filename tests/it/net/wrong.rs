@@ -1,4 +1,4 @@
-//! Faulty peers, and unavailable features: one line each, and the others continue.
+//! Faulty peers, and unavailable features: one line each, while other peers continue.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -96,7 +96,7 @@ fn garbage() -> End {
     assert_eq!(answer, [7, 7], "half of a request that another one sent is none of its affair");
     drop(silent);
     let (_, record) = server.stop();
-    // On the control port one connection has sent nothing and one half a line; neither has timed out yet.
+    // On the control port, one connection has sent nothing and one half a line; neither has timed out yet.
     assert!((2..=4).contains(&number(&record["refused"])), "{}", record["refused"]);
     assert_eq!((number(&record["total"]["garbage"]), number(&record["spans"])), (1, 1));
     End::Passed
