@@ -1,5 +1,5 @@
-//! The account of threads and their system calls, for programs with known activity. Shares and sums within one run; no time is
-//! asserted.
+//! The accounting of threads and their system calls, for programs with known activity. Asserts shares and sums within a
+//! run, but no times.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -56,7 +56,8 @@ fn sum(thread: &ThreadAccount, of: impl Fn(&ThreadRow) -> bool) -> u64 {
     thread.rows.iter().filter(|row| of(row)).map(|row| row.ns).sum()
 }
 
-/// The rows sum to the wall time, almost nothing is unknown, and the running time equals the scheduler's within the cost of a switch.
+/// The rows add up to the wall time, almost nothing is unknown, and the running time equals the scheduler's within the
+/// cost of the switches.
 fn closes(thread: &ThreadAccount) {
     assert_eq!(sum(thread, |_| true), thread.wall_ns, "{thread:?}");
     let unknown = sum(thread, |row| row.state == ThreadState::Unknown);
@@ -64,7 +65,8 @@ fn closes(thread: &ThreadAccount) {
     let running = sum(thread, |row| row.state == ThreadState::Running);
     let cpu = thread.cpu_ns.expect("it is read");
     let switches: u64 = thread.rows.iter().filter_map(|row| row.count).sum();
-    // The tracepoint fires some time after the scheduler has read its clock; BPF programs of other tracers may run in between.
+    // The tracepoint fires some time after the scheduler reads its clock; BPF programs of other tracers may run in
+    // between.
     let apart = thread.wall_ns / 50 + 10_000_000 + switches * 20_000;
     assert!(running.abs_diff(cpu) <= apart, "running {running}, {cpu} by the scheduler: {thread:?}");
 }
@@ -72,7 +74,7 @@ fn closes(thread: &ThreadAccount) {
 fn sleeps() -> Result<(), Failed> {
     let t = shell("sleep 0.5")?;
     threads(&t)?.iter().for_each(closes);
-    // The shell executes its last command without fork.
+    // The shell executes its last command without forking.
     let sleep = named(&t, "sleep")?;
     let asleep = sum(sleep, |row| row.reason == Some(Reason::Sleep));
     assert!((490_000_000..=sleep.wall_ns).contains(&asleep), "{sleep:?}");
@@ -116,15 +118,15 @@ fn fsync() -> Result<(), Failed> {
     assert_eq!(call(&t, "fsync")?.count, 1);
     assert!(call(&t, "write")?.count >= 64);
     let dd = named(&t, "dd")?;
-    // A file system in memory writes nothing back.
+    // An in-memory file system has no writeback.
     let blocked = |row: &ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == Some("fsync");
     assert_eq!(call(&t, "fsync")?.blocked_ns, sum(dd, blocked));
     assert!(dd.rows.iter().filter(|row| blocked(row)).all(|row| row.reason.is_some() || row.ns < 100_000), "{dd:?}");
     Ok(())
 }
 
-/// The rows sum to the latency. Its mean without the queues equals the printed mean, little is unknown, and each stage of the
-/// scenario is present.
+/// The rows add up to the latency. Its mean without the queues equals the printed mean, little is unknown, and each
+/// stage of the scenario is present.
 fn requests() -> Result<(), Failed> {
     use RequestStage::{Device, InFlight, Inline, Iowq, IowqQueue, Ordered, Poll, Posted, Ready, Unsubmitted};
     let scenarios: [(&str, &[RequestStage]); 9] = [
@@ -152,11 +154,11 @@ fn requests() -> Result<(), Failed> {
         for stage in stages {
             assert!(sum(*stage) > 0, "{scenario}: no {stage:?} in {account:?}");
         }
-        // A request that finds the drain over is run by task work of its own, which no event shows.
+        // Task work of its own, which no event shows, runs a request that finds the drain finished.
         if scenario != "drained" {
             assert!(sum(RequestStage::Unknown) <= account.latency_sum_ns / 20, "{scenario}: {account:?}");
         }
-        // Requests of native and POSIX AIO have only the latency until reaped.
+        // For native and POSIX AIO requests, only the latency until reaping is known.
         let queues = if t.rings.is_empty() { 0 } else { sum(Posted) + sum(Unsubmitted) };
         let mean = (account.latency_sum_ns - queues) as f64 / account.count as f64;
         let printed = t.total.latency_ns.mean.ok_or("a mean")?;
@@ -195,7 +197,7 @@ fn windows() -> Result<(), Failed> {
     let t = trace(&["--windows", "50ms/200ms", "--", program, "reaped_elsewhere", "--count", "200000"])?;
     for thread in threads(&t)? {
         assert_eq!(sum(thread, |_| true), thread.wall_ns, "{thread:?}");
-        // The counters are the kernel's, and are read at both ends.
+        // The counters are the kernel's, read at both ends.
         let cpu = thread.cpu_ns.map(|ns| ns.min(thread.wall_ns));
         assert_eq!(Some(sum(thread, |row| row.state == ThreadState::Running)), cpu, "{thread:?}");
         assert_eq!(sum(thread, |row| row.state == ThreadState::Unknown), 0, "{thread:?}");
@@ -221,9 +223,9 @@ fn calls() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Two loops alternate on one CPU.
+/// Two loops alternate on a CPU.
 fn holders() -> Result<(), Failed> {
-    // SCHED_RR threads of one priority alternate on the CPU, independent of other threads.
+    // SCHED_RR threads of equal priority alternate on the CPU, independent of other threads.
     let t = shell("for i in 1 2; do timeout 1 chrt -r 1 taskset -c 0 sh -c 'while :; do :; done' & done; wait; true")?;
     let loops: Vec<&ThreadAccount> =
         threads(&t)?.iter().filter(|thread| thread.comm == "sh" && thread.cpus == Some(1)).collect();
@@ -240,7 +242,7 @@ fn time_limits() -> Result<(), Failed> {
     let file = crate::bench::file().display().to_string();
     let program = program.to_str().ok_or("a plain path")?;
     let ended = |t: &TraceRecord| call(t, "io_uring_enter")?.ended.ok_or(Failed::from("it waits"));
-    // 200 completions, no more than 4 in a wait.
+    // 200 completions, at most 4 per wait.
     let sick = ended(&trace(&["--", program, &file])?)?;
     assert!(sick.time_limit >= 50 && sick.completions == 0 && sick.partial <= sick.time_limit, "{sick:?}");
     let healthy = ended(&trace(&["--", program, &file, "one"])?)?;

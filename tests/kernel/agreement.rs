@@ -1,4 +1,4 @@
-//! The tool's counts compared with independent observers: /proc/interrupts and strace.
+//! Compares the tool's counts with independent observers: /proc/interrupts and strace.
 
 use std::process::Command;
 
@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(|(name, test)| trial::test(format!("agreement::{name}"), test)).collect()
 }
 
-/// `ours` differs from `theirs` by at most the share `within`.
+/// `ours` differs from `theirs` by at most the relative amount `within`.
 fn near(what: &str, ours: f64, theirs: f64, within: f64) -> Result<(), String> {
     let so = (ours - theirs).abs() <= within * theirs.max(1.0);
     so.then_some(()).ok_or(format!("{what}: {ours} against {theirs}"))
@@ -46,17 +46,18 @@ fn proc_interrupts() -> Result<(), Failed> {
             let theirs = res.proc_count.expect("a row of reschedule interrupts");
             assert!(theirs <= around.count("RES", cpu).expect("a row of reschedule interrupts"));
             near("reschedule IPIs on the load's CPU", res.count as f64, theirs as f64, 0.01)?;
-            // The reschedule IPIs of the load, and the kicks sent to it: nearly all of these IPIs are kicks.
+            // The load's reschedule IPIs, and the kicks sent to it: nearly all of these IPIs are kicks.
             let resched = m.per_io.resched_ipis.expect("reschedule_entry is there") * m.ios.unwrap() as f64;
             let kicks = m.per_io.kicks.expect("ipi_send_cpu is there") * m.ios.unwrap() as f64;
             // Its main thread may receive some on another CPU.
             let everywhere: u64 = m.interrupts.iter().filter(|i| i.vector == "RES").flat_map(|i| i.proc_count).sum();
-            // In emulation a read of /proc/interrupts takes as long as some tens of interrupts.
+            // Under emulation, reading /proc/interrupts takes as long as some tens of interrupts.
             let meanwhile = if is_emulated() { 0.01 * everywhere as f64 } else { 5.0 };
             assert!(resched <= everywhere as f64 + meanwhile, "{resched} of {everywhere}");
             near("kicks are nearly all of the load's", kicks, resched, 0.1)?;
-            // One read at a time: each has one interrupt of the disk, which other programs use too; the probes miss some. Under emulation
-            // the handler may find the next completion before it returns, and /proc/interrupts counts fewer.
+            // One read at a time: each has one disk interrupt. Other programs use the disk too, and the probes miss
+            // some interrupts. Under emulation, the handler may find the next completion before it returns, so
+            // /proc/interrupts counts fewer.
             let lines: Vec<String> =
                 m.host.target.iter().flat_map(|t| &t.interrupts).map(|l| l.irq.to_string()).collect();
             let of_disk = || m.interrupts.iter().filter(|i| lines.iter().any(|line| i.vector == *line));
@@ -79,7 +80,8 @@ fn proc_interrupts() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The interrupt of a read into the page cache carries no request of the ring: it belongs to the thread whose task work runs on its return.
+/// The interrupt of a read into the page cache belongs to no request of the ring; it is attributed to the thread whose
+/// task work runs on its return.
 fn buffered_reads() -> Result<(), Failed> {
     let (trace, truth) = watch_with("device_irq_buffered", &[]);
     if truth["unsupported"].is_string() {
@@ -116,7 +118,7 @@ fn strace() -> Result<(), Failed> {
 }
 
 fn neighbour() -> Result<(), Failed> {
-    // The same load without probes in another process, at least as long as the traced one.
+    // The same load without probes in another process, which runs at least as long as the traced one.
     let other = Beside::bench(file(), "--depth 4")?;
     let ours = watched("--depth 4 --runtime 1s");
     exact(&ours);
@@ -127,7 +129,7 @@ fn neighbour() -> Result<(), Failed> {
 }
 
 fn peek_makes_no_calls() -> Result<(), Failed> {
-    // One call per I/O, for the submission: polling makes none. The tracepoint counts POSIX AIO's calls.
+    // One call per I/O, for submission; polling makes none. The tracepoint counts POSIX AIO's calls.
     let m = watched("--depth 1 --cpus non-irq --wait peek --runtime 1s");
     near("system calls per I/O", m.per_io.syscalls.expect("io_uring counts its calls"), 1.0, 0.001)?;
     let m = watched("--engine sync --depth 1 --count 5000 --warmup 0");

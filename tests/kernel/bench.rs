@@ -1,4 +1,4 @@
-//! Runs the built `iotrail bench` as a user would, and reads its JSON.
+//! Runs the built `iotrail bench` like a user, and reads its JSON.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use iotrail_schema::measurement::{DeliveryPathCount, Measurement};
 use crate::ground::{is_emulated, may_lose};
 use crate::trial;
 
-/// The reason why this machine cannot run these tests; `None`: it can.
+/// Why this machine cannot run these tests; `None` if it can.
 pub fn missing() -> Option<String> {
     // SAFETY: geteuid takes nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -42,7 +42,7 @@ pub fn missing() -> Option<String> {
     None
 }
 
-/// CPUs that take the target's interrupts, and those that don't.
+/// CPUs that handle the target's interrupts, and CPUs that do not.
 fn cpus(target: &iotrail_schema::measurement::Target) -> (Vec<u32>, Vec<u32>) {
     let online = iotrail_host::cpu::online().expect("sysfs lists the CPUs");
     online.into_iter().partition(|cpu| target.interrupts.iter().any(|i| i.cpus.contains(cpu)))
@@ -52,7 +52,7 @@ fn scratch_folder() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// A file of 64 MiB on the disk, laid out once.
+/// A 64 MiB file on the disk, laid out once.
 pub fn file() -> &'static Path {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     FILE.get_or_init(|| {
@@ -67,7 +67,7 @@ pub fn file() -> &'static Path {
     })
 }
 
-/// `bench --json` with these options, separated by spaces, and a short warm-up: counts need none of the default length.
+/// Runs `bench --json` with these options, separated by spaces, and a short warm-up, which suffices for counts.
 pub fn run(options: &str) -> Measurement {
     let warmup: &[&str] = if options.contains("--warmup") { &[] } else { &["--warmup", "100ms"] };
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
@@ -80,15 +80,16 @@ pub fn run(options: &str) -> Measurement {
     serde_json::from_slice(&out.stdout).expect("--json prints one measurement")
 }
 
-/// Runs on the test's file, with probes.
+/// Runs on the test's file with probes.
 pub fn watched(options: &str) -> Measurement {
     let m = run(&format!("--file {} --trace on {options}", file().display()));
     exact(&m);
     m
 }
 
-/// The first result of `attempt` that `holds` accepts, of at most five with growing pauses. Interrupts of other programs deliver
-/// completions too; one quiet second is enough to show the kernel's rule. `attempt` asserts the invariants that no other program can break.
+/// The first result of `attempt` that `holds` accepts, among at most five with growing pauses. Interrupts of other
+/// programs deliver completions too; one quiet second suffices to show the kernel's rule. `attempt` asserts the
+/// invariants that no other program can break.
 #[track_caller]
 pub fn until<T>(attempt: impl Fn() -> T, holds: impl Fn(&T) -> Result<(), String>) -> T {
     match trial::attempts(&[0, 0, 1, 2, 4], attempt, holds) {
@@ -97,13 +98,13 @@ pub fn until<T>(attempt: impl Fn() -> T, holds: impl Fn(&T) -> Result<(), String
     }
 }
 
-/// Runs on the test's file with probes, until [the rule](rule) is true for a delivery path.
+/// Runs on the test's file with probes, until [the rule](rule) holds for a delivery path.
 #[track_caller]
 pub fn watched_until(options: &str, vehicle: DeliveryPath) -> Measurement {
     until(|| watched(options), |m| rule(m, vehicle))
 }
 
-/// True for every measurement with probes of an interface that they can trace.
+/// Asserts what holds for every measurement with probes of a traceable interface.
 pub fn exact(m: &Measurement) {
     let sum: u64 = m.vehicles.iter().map(|v| v.completions).sum();
     assert_eq!(Some(sum), m.probe.completions_seen, "vehicles sum to the completions seen");
@@ -120,30 +121,30 @@ pub fn exact(m: &Measurement) {
     assert!((phases - 1.0).abs() < 1e-6, "phases sum to 1: {phases}");
 }
 
-/// Share of completions with a delivery path.
+/// Share of completions with this delivery path.
 pub fn share(m: &Measurement, vehicle: DeliveryPath) -> f64 {
     let by: u64 = m.vehicles.iter().filter(|v| v.vehicle == vehicle).map(|v| v.completions).sum();
     by as f64 / m.ios.unwrap() as f64
 }
 
-/// Share of all completions with a delivery path whose detail has this prefix.
+/// Share of completions with this delivery path and a detail with this prefix.
 pub fn detailed(m: &Measurement, vehicle: DeliveryPath, detail: &str) -> f64 {
     let of =
         |v: &&DeliveryPathCount| v.vehicle == vehicle && v.detail.as_deref().is_some_and(|d| d.starts_with(detail));
     m.vehicles.iter().filter(of).map(|v| v.completions).sum::<u64>() as f64 / m.ios.unwrap() as f64
 }
 
-/// Share of completions whose device was done before io_uring_enter returned from their submission. It is higher on a
-/// faster disk. With any ring flags the submitting call posts these completions, or their task work runs at its exit.
+/// Share of completions whose device was done before io_uring_enter returned from their submission; larger on faster
+/// disks. With any ring flags, the submitting call posts these completions, or runs their task work at its exit.
 pub fn early(m: &Measurement) -> f64 {
     share(m, DeliveryPath::Inline) + detailed(m, DeliveryPath::SyscallExit, "io_uring_enter")
 }
 
-/// Whether a delivery path has nearly all completions except the [early](early) ones.
+/// Whether a delivery path has nearly all completions, except the [early](early) ones.
 pub fn rule(m: &Measurement, vehicle: DeliveryPath) -> Result<(), String> {
     let got = share(m, vehicle);
-    // A disk of a fast host may be done before most submissions return, which leaves few completions to judge. On an emulated CPU
-    // a tick comes before many of the ready ones are polled.
+    // A fast host's disk may be done before most submissions return, which leaves few completions to evaluate. On an
+    // emulated CPU, a tick precedes the polling of many ready completions.
     let late = 1.0 - early(m);
     let nearly_all = if is_emulated() { 0.5 } else { 0.95 };
     if got >= nearly_all * late || late * (m.ios.unwrap() as f64) < 50.0 {

@@ -1,4 +1,4 @@
-//! Activity next to a test: a load of iotrail until it is stopped or the test ends, and waits for a condition.
+//! Activity next to a test: an iotrail load that runs until it is stopped or the test ends, and waits for a condition.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -21,7 +21,7 @@ pub fn within_a_minute(what: &str, happened: impl Fn() -> bool) {
 pub struct Beside(Option<Child>);
 
 impl Beside {
-    /// Starts `bench` on a file without probes; returns after its load has started.
+    /// Starts `bench` on a file without probes; returns once its load has started.
     pub fn bench(file: &Path, options: &str) -> Result<Self, Failed> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iotrail"));
         command.args(["bench", "--json", "--trace", "off", "--warmup", "0", "--runtime", "1h"]);
@@ -41,7 +41,7 @@ impl Beside {
         self.0.as_ref().expect("it was not waited for").id()
     }
 
-    /// A thread of the load has computed for longer than setting it up takes.
+    /// Whether one of the load's threads has used more CPU time than setup needs.
     fn is_at_work(&self) -> bool {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).into_iter().flatten().flatten();
         tasks.into_iter().any(|task| {
@@ -51,7 +51,7 @@ impl Beside {
         })
     }
 
-    /// Ends the load with SIGINT; returns its measurement so far.
+    /// Stops the load with SIGINT; returns its measurement so far.
     pub fn stop(mut self) -> Result<Measurement, Failed> {
         let child = self.0.take().expect("it was not waited for");
         // SAFETY: a signal to an unreaped child; the call does not access memory.

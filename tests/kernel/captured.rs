@@ -1,4 +1,4 @@
-//! `trace --record FILE --for-replay` of programs whose requests and calls are known.
+//! `trace --record FILE --for-replay` on programs whose requests and calls are known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// The recorded events of a command, and iotrail's output.
+/// Records a command; returns the events and iotrail's output.
 fn record(name: &str, options: &[&str], command: &[&str]) -> (PathBuf, Vec<ReplayEvent>, String) {
     let path = scratch(name);
     let mut trace = Command::new(TOOL);
@@ -88,7 +88,7 @@ fn exact() -> Result<(), Failed> {
     let events = of_ground("exact.iotrail", &[], &["captured", "--count", "50"]);
     defined_before_use(&events);
     let known: Vec<_> = files(&events).into_iter().filter(|f| f.path.ends_with("/known.dat")).collect();
-    // It is written by its name first, and then opened for both.
+    // The file is first written through its name, and then opened for reading and writing.
     let both = known.iter().find(|f| f.open_flags & 3 == 2).unwrap_or_else(|| panic!("{known:?}"));
     assert!(both.path.starts_with('/') && both.replayable && both.size == 1 << 20, "{both:?}");
 
@@ -141,7 +141,7 @@ fn exact() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Calls of one thread do not overlap, a request is within its call, and a think time is not longer than the gap between calls.
+/// A thread's calls do not overlap, a request is within its call, and think time does not exceed the gap between calls.
 fn in_order(events: &[ReplayEvent]) {
     let mut left: BTreeMap<u32, u64> = BTreeMap::new();
     let mut open: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
@@ -166,7 +166,7 @@ fn in_order(events: &[ReplayEvent]) {
 }
 
 fn native_aio() -> Result<(), Failed> {
-    // The last of eight blocks is refused.
+    // The last of eight iocbs is rejected.
     let events = of_ground("aio.iotrail", &[], &["libaio_results", "--count", "800"]);
     defined_before_use(&events);
     in_order(&events);
@@ -183,7 +183,7 @@ fn native_aio() -> Result<(), Failed> {
     // Each submission has reaped all earlier requests.
     assert!(submits.iter().zip(0..).all(|(c, i)| c.reaped == i * c.result as u64), "{submits:?}");
 
-    // Without a call that reaps, the ring's head in the program's memory counts.
+    // Without a reaping call, the ring's head in the program's memory counts.
     let events = of_ground("aio.iotrail", &[], &["libaio_user_ring", "--count", "800"]);
     let submitted = |c: &&&ReplayCall| c.kind == ReplayCallKind::Submit;
     let mut before = 0;
@@ -196,7 +196,7 @@ fn native_aio() -> Result<(), Failed> {
     Ok(())
 }
 
-/// 100,000 requests per second if the machine allows it. None may be lost at any rate.
+/// 100,000 requests per second if the machine manages it. At any rate, none may be lost.
 fn complete() -> Result<(), Failed> {
     let load =
         "bench --json --trace off --warmup 0 --buffered --depth 16 --batch 4 --rate 100000 --count 300000 --file";

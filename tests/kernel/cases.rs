@@ -1,5 +1,5 @@
-//! Programs with a known fault (`tests/cases`): the first screen of `iotrail trace` names the cause, and does not name it for the healthy
-//! variant of the same program. `tests/cases/table.toml` lists the words.
+//! Programs with a known problem (`tests/cases`): the first screen of `iotrail trace` names the cause, but not for the
+//! healthy variant of the same program. `tests/cases/table.toml` lists the words.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,7 +63,7 @@ fn name(case: &Case) -> &str {
     Path::new(&case.source).file_stem().and_then(|stem| stem.to_str()).expect("a source has a name")
 }
 
-/// Names of the trials that can run at the same time.
+/// Names of the trials that can run concurrently.
 pub fn that_sleep() -> Vec<String> {
     let of = |case: &Case| ["sick", "healthy"].map(|variant| format!("cases::{}_{variant}", name(case)));
     table().iter().filter(|case| case.sleeps).flat_map(of).collect()
@@ -100,7 +100,7 @@ fn check(case: &Case, variant: &Variant) -> Result<(), Failed> {
     {
         wrong.push(format!("the program did not print `{pattern}`"));
     }
-    // Sentences are broken anywhere, and words after their hyphens.
+    // Sentences may break anywhere, and words after hyphens.
     let words = Regex::new("([a-z0-9]-)?\\s+")?.replace_all(&screen, |found: &Captures| {
         found.get(1).filter(|_| found[0].contains('\n')).map_or(" ", |hyphen| hyphen.as_str()).to_owned()
     });
@@ -116,10 +116,10 @@ fn check(case: &Case, variant: &Variant) -> Result<(), Failed> {
     Err(Failed::from(format!("{}\n{screen}\n{printed}", wrong.join("\n"))))
 }
 
-/// The first screen, and the output of the program.
+/// Traces a program; returns the first screen and the program's output.
 fn trace(case: &Case, variant: &Variant, place: &Path) -> Result<(String, String), Failed> {
     let program = build(&case.source)?;
-    // The command line is on the screen, and its words do not count.
+    // The screen contains the command line, whose words must not count.
     std::fs::write(place.join("run"), format!("exec >$D/printed 2>&1\n{}\nexec {}", variant.inside, variant.run))?;
     let (before, also) = (&case.before, &variant.before);
     let script = format!("set -ea; trap '{}' EXIT\n{before}\n{also}\n$IOTRAIL trace -- sh $D/run || true", case.after);
@@ -139,7 +139,7 @@ fn trace(case: &Case, variant: &Variant, place: &Path) -> Result<(String, String
     Ok((screen, printed))
 }
 
-/// A path where every user can execute the program.
+/// A path at which every user can execute the program.
 pub fn build(source: &str) -> Result<PathBuf, Failed> {
     let source = folder().join(source);
     if source.extension().is_some_and(|e| e == "js") {
@@ -149,7 +149,7 @@ pub fn build(source: &str) -> Result<PathBuf, Failed> {
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("case-{}", source.file_stem().expect("a file").display()));
     let modified = |path: &Path| path.metadata().and_then(|m| m.modified()).ok();
     if modified(&program) < modified(&source) {
-        // One variant may run it while the other is built.
+        // One variant may be running it while another is built.
         let built = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR"))?.into_temp_path();
         let mut cc = Command::new("cc");
         cc.args(["-O2", "-w", "-o"]).arg(&built).arg(&source).args(["-luring", "-lpthread"]);

@@ -1,4 +1,4 @@
-//! Readings around a load, and their rules, with known causes: another reader, a quota, the page cache.
+//! Readings around a load, and the rules on them, for known causes: another reader, a quota, the page cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn around(m: &Measurement) -> &Circumstances {
     m.circumstances.as_deref().expect("looked at")
 }
 
-/// Codes of the warnings that make it not comparable.
+/// Codes of the warnings that make the measurement incomparable.
 fn codes(m: &Measurement) -> Vec<&str> {
     let told = |code: &&str| DISTURBED.contains(code) || ANOTHER_LOAD.contains(code);
     let codes: Vec<&str> = m.warnings.iter().map(|w| w.code.as_str()).filter(told).collect();
@@ -49,7 +49,8 @@ fn codes(m: &Measurement) -> Vec<&str> {
     codes
 }
 
-/// Except for other users of the CPUs, if the kernel reports them: here or, in a virtual machine, on its host.
+/// Whether it is comparable, apart from other users of the CPUs that the kernel reports, on this machine or on its
+/// host.
 fn comparable(m: &Measurement) -> Result<(), String> {
     let c = around(m);
     let others = |code: &&str| match *code {
@@ -62,7 +63,7 @@ fn comparable(m: &Measurement) -> Result<(), String> {
     }
 }
 
-/// Other programs use this machine's disk at times: one undisturbed attempt of five is enough.
+/// Other programs occasionally use this machine's disk, so one undisturbed attempt of five suffices.
 fn of_disk(options: &str) -> Measurement {
     until(|| run(&format!("--file {} {options}", file().display())), comparable)
 }
@@ -71,7 +72,7 @@ fn direct() -> Result<(), Failed> {
     let m = of_disk("--direct --depth 8 --runtime 1s --warmup 200ms");
     let device = around(&m).device.as_ref().expect("the test's disk counts");
     assert_eq!(device.asked_bytes, m.bytes.unwrap());
-    // The device's bytes include the bytes that the load reads from it.
+    // The device's bytes include those that the load reads.
     assert!(device.read_bytes >= m.bytes.unwrap(), "{device:?}");
     assert!(device.read_bytes as f64 <= 1.05 * m.bytes.unwrap() as f64 + f64::from(640 << 10), "{device:?}");
     let c = around(&m);
@@ -94,7 +95,7 @@ fn resident() -> Result<(), Failed> {
             drop(fs::read(file()).expect("the test's file can be read"));
             run(&format!("--file {} --buffered --runtime 500ms --warmup 100ms", file().display()))
         },
-        // Others may read from the same disk.
+        // Other programs may read from the same disk.
         |m| match from_disk(m) {
             few if few < 1 << 20 => comparable(m),
             many => Err(format!("the disk read {many} bytes")),
@@ -132,7 +133,8 @@ fn course() -> Result<(), Failed> {
     let t = around(&m).throughput.as_ref().expect("40 intervals");
     let sum: u64 = t.ios.iter().sum();
     assert_eq!(t.interval_ns, 50_000_000);
-    // On a busy machine the last sample comes after the load's end, and completions after the previous one are not included.
+    // On a busy machine, the last sample comes after the load's end, and completions after the previous sample are not
+    // included.
     assert!((20..=40).contains(&t.ios.len()), "{t:?}");
     let told = t.ios.len() as f64 * t.interval_ns as f64 / m.elapsed_ns as f64;
     assert!(
@@ -143,11 +145,11 @@ fn course() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A control group with a fifth of a CPU, gone with the test.
+/// A cgroup with one fifth of a CPU, removed with the test.
 struct Group(PathBuf);
 
 impl Group {
-    /// The directory in which a group with a quota can be created, and whether it is version 2.
+    /// The directory in which a cgroup with a quota can be created, and whether it is cgroup v2.
     fn parent() -> Option<(&'static Path, bool)> {
         let first = Path::new("/sys/fs/cgroup/cpu");
         if first.join("cpu.cfs_period_us").exists() {
@@ -174,7 +176,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Its last process may be on its way out.
+        // Its last process may still be exiting.
         let gone = (0..50).any(|_| {
             let removed = fs::remove_dir(&self.0).is_ok();
             if !removed {
@@ -206,7 +208,7 @@ fn throttled() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A program that joins the group by itself, while it is traced.
+/// A program that joins the cgroup by itself while it is traced.
 fn traced() -> Result<(), Failed> {
     let group = Group::make()?;
     let trace = |join: &str| -> Result<Option<Warning>, Failed> {

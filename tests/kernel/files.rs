@@ -1,4 +1,4 @@
-//! The files of a program's requests, compared with the ground program's own facts.
+//! The files of a program's requests, compared with the ground program's facts.
 
 use iotrail_schema::trace_record::{Estimate, FileRecord, TraceRecord};
 use libtest_mimic::{Failed, Trial};
@@ -33,12 +33,12 @@ fn known(e: Option<Estimate>) -> Option<f64> {
     e.map(|e| e.total)
 }
 
-/// By name: of the file, and of the facts.
+/// Names of a file, and of its facts.
 const FILES: [(&str, &str); 4] =
     [(NAME, "read"), ("by_index", "by_index"), ("deleted", "deleted"), ("eventfd", "eventfd")];
 
 fn exact() -> Result<(), Failed> {
-    // Full paths can be read only while the process lives; later only the last parts.
+    // Full paths can be read only while the process is alive; afterwards, only the last components.
     for options in [&["--count", "4000", "--pause-ms", "300"][..], &["--count", "40"]] {
         let (trace, truth) = watch_with("files", options);
         assert_eq!(trace.total.files.len(), FILES.len(), "{:#?}", trace.total.files);
@@ -67,7 +67,7 @@ fn exact() -> Result<(), Failed> {
     Ok(())
 }
 
-/// 400,000 requests, 1 in 100 of which is traced. 95 of 100 intervals contain the true value: of eight, two may not.
+/// 400,000 requests, of which 1 in 100 is traced. 95 of 100 intervals contain the true value, so of eight, two may not.
 fn sampled() -> Result<(), Failed> {
     let (mut held, mut all) = (0, 0);
     for _ in 0..3 {
@@ -79,7 +79,7 @@ fn sampled() -> Result<(), Failed> {
             let bytes = fact(&truth, &format!("{facts}_bytes"));
             for (e, truly) in [(moved.requests, fact(&truth, facts)), (moved.bytes.expect("they move some"), bytes)] {
                 let holds = e.ci95[0] <= truly && truly <= e.ci95[1];
-                // No interval is off by more than its own width.
+                // No estimate is off by more than its interval's width.
                 let width = e.ci95[1] - e.ci95[0];
                 assert!((e.total - truly).abs() < 2.0 * width, "{name:?}: {truly} {e:?}");
                 (held, all) = (held + u32::from(holds), all + 1);
@@ -91,7 +91,7 @@ fn sampled() -> Result<(), Failed> {
 }
 
 fn names() -> Result<(), Failed> {
-    // The ring is created and used in a thread named `one_connection`.
+    // A thread named `one_connection` creates and uses the ring.
     let (trace, _) = watch_with("files", &["--count", "400"]);
     assert_eq!(trace.rings[0].comm, "ground");
     let processes: Vec<&str> = trace.total.processes.iter().map(|p| p.comm.as_str()).collect();

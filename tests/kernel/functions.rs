@@ -1,5 +1,6 @@
-//! Events from the kernel's own functions, if fentry or kprobes are available, compared with bpftrace's kprobes on the same
-//! functions: the numbers of queued requests and of kicks are equal. Hardened kernels refuse them; the lab's do not.
+//! Events from the kernel's own functions, if fentry or kprobes are available, compared with bpftrace's kprobes on the
+//! same functions: equal numbers of queued requests and of kicks. Hardened kernels reject them; the lab's kernels do
+//! not.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,8 +23,8 @@ pub fn trials() -> Vec<Trial> {
     if let Some(reason) = missing {
         eprintln!("functions:: is skipped: {reason}");
     }
-    // Before 6.4 (afed6271f5b0, pipe: set FMODE_NOWAIT on pipes) one read of a pipe is queued 127 times for a retry, and then
-    // goes to io-wq: additions are not requests there.
+    // Before 6.4 (afed6271f5b0, pipe: set FMODE_NOWAIT on pipes), a pipe read is queued 127 times for a retry and then
+    // punted to io-wq, so the number of additions is not the number of requests.
     let pipes = version().is_some_and(|v| v >= (6, 4, 0));
     let agrees = |scenario: &'static str| {
         trial::test(format!("functions::{scenario}_agrees_with_bpftrace"), move || agrees(scenario))
@@ -39,7 +40,7 @@ struct Theirs {
     kicks: u64,
 }
 
-/// In each scenario every request is queued once or completes inline.
+/// In each scenario, every request is queued once or completes inline.
 fn agrees(scenario: &str) -> Result<(), Failed> {
     let (trace, theirs) = watched_by_both(scenario)?;
     let total = &trace.total;
@@ -54,7 +55,7 @@ fn agrees(scenario: &str) -> Result<(), Failed> {
         .sum();
     assert!(theirs.added + inline >= total.ios && theirs.added > 0, "{scenario}: {theirs:?}, {inline} inline");
     let stages = total.stages.as_ref();
-    // The queued ones of the same completions.
+    // The queued requests of the same completions.
     let queued = stages.and_then(|s| s.queued_ns.zip(s.queued_delivery_ns));
     assert!(queued.is_none_or(|(ns, of)| 0.0 < ns && ns <= of), "{stages:?}");
     Ok(())
@@ -86,7 +87,7 @@ fn watched_by_both(scenario: &str) -> Result<(TraceRecord, Theirs), Failed> {
         json.display()
     );
     std::fs::write(&load, command)?;
-    // It starts programs, no scripts.
+    // bpftrace starts programs but not scripts.
     let shell = format!("/bin/sh {}", load.display());
     let out = Command::new("bpftrace").args(["-e", &script, "-c", &shell]).output()?;
     let said = String::from_utf8_lossy(&out.stdout);
@@ -97,7 +98,7 @@ fn watched_by_both(scenario: &str) -> Result<(TraceRecord, Theirs), Failed> {
     Ok((trace, counted(&said)))
 }
 
-/// Parses bpftrace's printed maps: `@added: 3000`, and a stack per key of the other map.
+/// Parses the maps printed by bpftrace: `@added: 3000`, and a stack per key of the other map.
 fn counted(said: &str) -> Theirs {
     let mut theirs = Theirs::default();
     let mut kick = false;

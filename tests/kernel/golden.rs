@@ -1,4 +1,4 @@
-//! Writes the golden files of tests/golden: short real runs, with the aggregated counts as the expected answer.
+//! Writes the golden files in tests/golden: short real runs, with the aggregated counts as expected result.
 
 use std::fs;
 use std::path::Path;

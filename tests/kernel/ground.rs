@@ -1,5 +1,6 @@
-//! `trace` compared with ground truth: `tests/ground` causes every delivery path and every pathology with counts that it prints,
-//! and is traced like any program. Counts must be equal; the scenario's finding must be present, and no other.
+//! Compares `trace` with ground truth: `tests/ground` causes every delivery path and every pathology, prints its
+//! counts, and is traced like any program. Counts must be equal, and the scenario's finding must be present, but no
+//! other.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use serde_json::Value;
 use crate::bench::file;
 use crate::trial;
 
-/// Each scenario is a test of its own.
+/// Each scenario is a separate test.
 pub fn trials() -> Vec<Trial> {
     let listed = Command::new(ground()).arg("list").output().expect("cargo test builds the ground program");
     let listed = String::from_utf8(listed.stdout).expect("text");
@@ -24,7 +25,7 @@ pub fn trials() -> Vec<Trial> {
     names
         .map(|name| {
             trial::test(format!("ground::{name}"), move || {
-                // Delivery paths, and so the findings, depend on other activity; counts do not.
+                // Delivery paths, and therefore findings, depend on other activity; counts do not.
                 let attempt = || {
                     let before = preempted();
                     let (trace, truth) = watch(&name);
@@ -39,37 +40,37 @@ pub fn trials() -> Vec<Trial> {
         .collect()
 }
 
-/// Next to the tests' own binaries: target/PROFILE/deps/kernel-… → target/PROFILE/examples/ground.
+/// Located next to the tests' binaries: target/PROFILE/deps/kernel-… → target/PROFILE/examples/ground.
 pub fn ground() -> PathBuf {
     let this = std::env::current_exe().expect("the test has a path");
     let profile = this.parent().and_then(|deps| deps.parent()).expect("in target/PROFILE/deps");
     profile.join("examples/ground")
 }
 
-/// Upper bound of preemptions of a scenario and its trace on an otherwise idle machine.
+/// Maximum number of preemptions of a scenario and its trace on an otherwise idle machine.
 const ALONE: i64 = 50;
 
-/// An emulated CPU takes so long in each interrupt that the next one is there before it returns.
+/// An emulated CPU takes so long for each interrupt that the next one arrives before it returns.
 pub fn is_emulated() -> bool {
     iotrail_host::virtualisation::detect().as_deref() == Some("qemu")
 }
 
-/// If the kernel runs programs on tracepoints preemptibly (Linux 7), a program preempted before its first instruction completes
-/// makes the next one on that CPU be skipped. On an emulated CPU that instruction takes long.
+/// If the kernel runs programs on tracepoints preemptibly (Linux 7), a program preempted before its first instruction
+/// completes causes the next one on that CPU to be skipped. On an emulated CPU, that instruction takes long.
 pub fn may_lose() -> bool {
     is_emulated() && Facts::of_this_kernel().preemptible
 }
 
-/// Scenarios that would take too long on an emulated CPU do less there.
+/// Reduces scenarios that would take too long on an emulated CPU.
 fn fewer(scenario: &str) -> &'static [&'static str] {
     if scenario == "kick_storm" && is_emulated() { &["--count", "2000"] } else { &[] }
 }
 
-/// Number of preemptions of child processes and their children.
+/// Number of preemptions of child processes and their descendants.
 fn preempted() -> i64 {
     // SAFETY: a plain C structure, valid when zero, which the call fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: a live place for the answer.
+    // SAFETY: a live address for the result.
     assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) }, 0);
     usage.ru_nivcsw
 }
@@ -85,7 +86,7 @@ pub fn watch_with(scenario: &str, options: &[&str]) -> (TraceRecord, Value) {
 pub fn watch_one_in(scenario: &str, one_in: u32, options: &[&str]) -> (TraceRecord, Value) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_iotrail"));
     command.args(["trace", "--json", "--one-in", &one_in.to_string(), "--"]).arg(ground()).arg(scenario).args(options);
-    // Each scenario would write a file of its own.
+    // Otherwise, each scenario would write a file of its own.
     if !options.contains(&"--file") {
         command.arg("--file").arg(file());
     }
@@ -101,7 +102,7 @@ fn number(of: &Value, key: &str) -> u64 {
     of.get(key).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// Counts that must be equal, independent of other activity.
+/// Asserts the counts that must be equal, independent of other activity.
 pub fn counts(trace: &TraceRecord, truth: &Value) {
     let scenario = truth["scenario"].as_str().expect("a name");
     let total = &trace.total;
@@ -146,7 +147,7 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
         return;
     }
 
-    // The SQPOLL thread's time is reported up to its end, and the program read it before.
+    // The SQPOLL thread's time is reported up to its exit, while the program read it earlier.
     if let Some(cpu_ms) = truth["facts"]["sqpoll_cpu_ms"].as_u64() {
         let s = trace.rings[0].sqpoll.as_ref().unwrap_or_else(|| panic!("{scenario}: no thread"));
         let (cpu_ns, elapsed_ns) = (s.cpu_ns.expect("its time"), s.elapsed_ns.expect("how long it was there"));
@@ -154,7 +155,7 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
         assert!(s.wakeups >= truth["facts"]["wakeups"].as_u64(), "{scenario}: {s:?}");
     }
 
-    // Waits are counted separately and completely, and are in no mean.
+    // Waits are counted separately and completely, and are excluded from every mean.
     if let Some(waits) = truth["facts"]["waits"].as_u64().filter(|_| truth["unsupported"].is_null()) {
         let w = total.waits.as_ref().unwrap_or_else(|| panic!("{scenario}: no waits"));
         let order = total.order.as_ref().expect("all were followed");
@@ -170,7 +171,7 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
     if let (Some(outlived), Some(memory)) = (truth["facts"]["outlived"].as_u64(), &total.memory) {
         assert_eq!(memory.outlived, outlived, "{scenario}: {memory:?}");
     }
-    // Handed to io-wq more than once, they are the same requests.
+    // Requests that are punted to io-wq several times count once.
     if let Some(punted) = truth["facts"]["requests_punted"].as_u64() {
         let read = total.opcodes.iter().find(|o| o.opcode == "read").expect("reads");
         assert_eq!(read.punted_requests.map(|e| e.total), Some(punted as f64), "{scenario}: {read:?}");
@@ -222,11 +223,11 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
     if let (Some(wall), Some(cpu)) = (fact("busy_poll_ns"), fact("busy_poll_cpu_ns")) {
         let rows = trace.account.iter().flat_map(|a| &a.threads).flat_map(|t| &t.rows);
         let polled: u64 = rows.filter(|r| r.reason == Some(Reason::BusyPoll)).map(|r| r.ns).sum();
-        // Not the first poll of each wait, nor the rest of its call.
+        // Excludes the first poll of each wait, and the rest of its call.
         assert!(polled <= cpu && polled >= cpu * 3 / 4, "{scenario}: {polled} of {cpu} ns, limit {wall}");
         let registered = trace.rings[0].register_calls.iter().flatten().map(|of| (of.operation.as_str(), of.calls));
         assert_eq!(registered.collect::<Vec<_>>(), [("napi", 1)], "{scenario}");
-        // /proc is read now and then.
+        // /proc is only read at intervals.
         assert!(trace.rings[0].napi.is_none_or(|n| n.busy_poll_ns == 2_000_000), "{scenario}");
     }
     if let Some(most) = fact("loop_waits_most") {
@@ -245,7 +246,7 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
         let w = trace.rings[0].enter_waits.expect("they are counted");
         let all = trace.account.as_ref().and_then(|account| account.iowait).expect("it waited");
         assert_eq!(Some(w.no_iowait), fact("waits_outside"), "{scenario}: {w:?}");
-        // The program's clock includes the calls; a sleep begins some microseconds after its timer.
+        // The program's clock includes the calls; a sleep begins a few microseconds after its timer.
         let of_ring = w.iowait_ns.expect("one thread waits on one ring");
         assert!((least - least / 50..=most).contains(&of_ring), "{scenario}: {least} to {most}, {w:?}");
         assert_eq!(all.enter_ns, of_ring, "{scenario}: {all:?}");
@@ -308,11 +309,11 @@ pub fn counts(trace: &TraceRecord, truth: &Value) {
     }
 }
 
-/// Faults in the delivery paths and the findings. `beside_others`: other programs used the CPUs.
+/// Errors in the delivery paths and findings. `beside_others`: other programs used the CPUs.
 fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String> {
     let scenario = truth["scenario"].as_str().expect("a name");
-    // An unsupported scenario is not judged. The kernel does not report how many completions of a chain came inline: its
-    // count is that of the run's last round.
+    // An unsupported scenario is not evaluated. The kernel does not report how many completions of a chain were inline;
+    // its count is that of the run's last round.
     if !truth["unsupported"].is_null() {
         return vec![];
     }
@@ -324,19 +325,20 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
         *carried.entry(v.vehicle.to_string()).or_default() += v.completions;
         *carried.entry(format!("{}:{detail}", v.vehicle)).or_default() += v.completions;
     }
-    // Where none is expected inline, those that the disk had done before their submission returned are not judged: how many
-    // these are is the disk's affair. The submission posts them, or they are posted on its way out.
+    // If none is expected inline, completions of requests that the disk finished before their submission returned are
+    // not evaluated, because their number depends on the disk. They are posted during the submission or at its exit.
     let expected = truth["expected"]["vehicles"].as_object().expect("vehicles");
     let reads = trace.total.opcodes.iter().any(|o| o.opcode == "read");
     let disk = (reads || scenario.starts_with("libaio")) && !expected.keys().any(|k| k.starts_with("inline"));
     let by = |vehicle: &str| carried.get(vehicle).copied().unwrap_or(0);
     let early = if disk { by("inline") + by("syscall_exit:io_uring_enter") } else { 0 };
-    // A completion that is ready while the thread has no CPU waits for the tick that schedules it, or for the way back.
+    // A completion that is ready while the thread has no CPU waits for the tick that schedules it, or for the return to
+    // it.
     let waited =
         if beside_others && !expected.keys().any(|k| k.starts_with("timer_tick")) { by("timer_tick") } else { 0 };
     let early = early + waited;
     let late = 1.0 - early as f64 / trace.total.ios.max(1) as f64;
-    // The delivery of a burst of wake-ups from another CPU depends on the timing of the two CPUs.
+    // How a burst of wake-ups from another CPU is delivered depends on the timing of both CPUs.
     let by_chance = ["linked", "kick_bursts"].contains(&scenario);
     let mut named = 0;
     for (vehicle, range) in expected {
@@ -345,7 +347,7 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
             named += n;
         }
         let least = number(range, "min").saturating_sub(early);
-        // Under emulation of arm64 a timer may expire before the thread reaches its wait.
+        // Under arm64 emulation, a timer may expire before the thread reaches its wait.
         let least =
             if cfg!(target_arch = "aarch64") && is_emulated() && vehicle == "enter:slept" { least / 2 } else { least };
         if !by_chance && !(least..=number(range, "max")).contains(&n) {
@@ -359,40 +361,41 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
         wrong.push(format!("{} by other vehicles, more than {most}", trace.total.ios - named));
     }
     let finding = truth["finding"].as_str();
-    // The number of items in the SQPOLL thread's runs depends on its speed relative to the requests'.
+    // The number of items per run of the SQPOLL thread depends on its speed relative to the requests'.
     let mut may_miss = scenario == "capped_batches_sqpoll" || late < 0.5 || beside_others;
-    // A kernel that runs them in reverse mixes the earlier order; and before 6.13 runs are not capped.
+    // A kernel that runs task work in reverse shuffles the earlier order; and before 6.13, runs are not capped.
     may_miss |= finding == Some("reordered") && !crate::order::is_kept_here();
     may_miss |= finding == Some("capped_batch") && version().is_some_and(|v| v < (6, 13, 0));
-    // On these kernels requests do not outlive their buffers: the kernel waits for them.
+    // On these kernels, requests never outlive their buffers, because the kernel waits for them.
     may_miss |= finding == Some("unregistered_in_flight") && version().is_some_and(|v| v < (6, 13, 0));
     let mut allowed: Vec<&str> = truth["allowed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    // A scenario lays its file out, or reads it into the page cache, before it begins.
+    // Before it begins, a scenario lays out its file, or reads it into the page cache.
     allowed.push("synchronous_calls");
     if is_emulated() {
-        // Threads of the emulator complete the emulated drive's requests, in the order in which the host runs these threads. Drive and
-        // CPUs are slow: more requests wait for the drive, and threads that poll for a limited time fall asleep in between.
+        // The emulator's threads complete the emulated drive's requests, in the order in which the host schedules them.
+        // Drive and CPUs are slow: more requests wait for the drive, and threads that poll for a limited time fall
+        // asleep in between.
         allowed.extend(["reordered", "iowq_fanout", "punted", "sqpoll_napping"]);
-        // Findings that weigh times are not made on an emulated machine.
+        // Findings that compare times are not reported on an emulated machine.
         may_miss |= finding.is_some_and(|code| diagnose::unjudged(trace, code).is_some());
     }
     if scenario.starts_with("iopoll_") {
-        // Task work returns a request that a worker could not do, with a kick if the thread runs.
+        // Task work returns a request that a worker could not execute, with a kick if the thread is running.
         allowed.push("kick_storm");
     }
     if !crate::order::is_kept_here() {
-        // True of all requests that are ready together.
+        // Applies to all requests that become ready together.
         allowed.extend(["delivered_out_of_order", "reordered"]);
     }
     if scenario == "batches_of_8_sqpoll" && version().is_some_and(|v| v < (6, 16, 0)) {
-        // They are indistinguishable from that kernel's limit.
+        // Such runs are indistinguishable from that kernel's limit.
         allowed.push("capped_batch");
     }
     if beside_others {
-        // A completion that is ready while the thread has no CPU waits for it.
+        // A completion that is ready while the thread has no CPU waits for the CPU.
         allowed.extend(["stranded", "waiting_for_cpu"]);
     }
-    // No single CPU is the right one for several threads.
+    // No single CPU is right for several threads.
     let several = truth["facts"]["threads"].as_u64().is_some_and(|n| n > 1);
     let to_one = |f: &&iotrail_schema::finding::Finding| {
         f.remedy.contains("taskset -c") || f.remedy.contains("run the thread on")
@@ -400,7 +403,7 @@ fn shares(trace: &TraceRecord, truth: &Value, beside_others: bool) -> Vec<String
     wrong.extend(trace.findings.iter().filter(|f| several && to_one(f)).map(|f| format!("{}: {}", f.code, f.remedy)));
     let codes: Vec<&str> = trace.findings.iter().map(|f| f.code.as_str()).collect();
     if codes.iter().any(|code| ["punted", "iowq_fanout"].contains(code)) {
-        // How long they wait for a worker depends on what else the CPUs do.
+        // How long requests wait for a worker depends on the CPUs' other activity.
         allowed.push("iowq_queue");
     }
     if let Some(code) = finding.filter(|code| !may_miss && !codes.contains(code)) {

@@ -1,4 +1,4 @@
-//! A machine with Linux 6.1 and an NVMe drive: results of a command in it return unmodified.
+//! A machine with Linux 6.1 and an NVMe drive: the results of a command in it are returned unmodified.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -16,7 +16,8 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Whether the kernel is available; downloaded into the user's cache, once for all tests. Under CI the test fails if it is not.
+/// Whether the kernel is available; downloads it to the user's cache once for all tests. Under CI, the test fails if it
+/// is unavailable.
 fn fetched(kernel: &str) -> Result<bool, Failed> {
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail")).args(["lab", "fetch", kernel]).output()?;
     if out.status.success() {
@@ -30,7 +31,7 @@ fn fetched(kernel: &str) -> Result<bool, Failed> {
     Ok(false)
 }
 
-/// Emulated, so that it is the same machine everywhere.
+/// Emulated, so that the machine is the same everywhere.
 fn run(folder: &Path, options: &[&str], command: &[&str]) -> Result<Output, Failed> {
     run_in("6.1", folder, options, command)
 }
@@ -96,7 +97,7 @@ fn limit() -> Result<(), Failed> {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
-    // Results before the limit are stored, however slow the machine is: then it only waits for the limit.
+    // Results from before the limit are stored, however slow the machine is, because it then only waits for the limit.
     let script = r#"iotrail bench --rw nop --trace off --count 50 --warmup 0 \
             --store "$XDG_STATE_HOME/iotrail/iotrail.db" >/dev/null; echo stored; sleep 1000"#;
     let out = run(folder.path(), &["--timeout", "60s"], &["sh", "-c", script])?;
@@ -108,13 +109,14 @@ fn limit() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Operations, register operations and the bits of each flags word: the kernel reports how many it has (IORING_REGISTER_QUERY).
+/// Operations, register operations, and the bits of each flags word, whose numbers the kernel reports
+/// (IORING_REGISTER_QUERY).
 fn names() -> Result<(), Failed> {
     if !fetched("newest")? {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
-    // Without capabilities no probe is loaded, which takes an emulated machine a minute.
+    // Without capabilities, no probe is loaded, which would take an emulated machine a minute.
     let command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "iotrail", "check", "--json"];
     let out = run_in("newest", folder.path(), &[], &command)?;
     let report: serde_json::Value =

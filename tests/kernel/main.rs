@@ -1,7 +1,7 @@
-//! The kernel's real behaviour compared with iotrail's report: needs root, a disk with interrupts, and the probes.
+//! Compares the kernel's real behaviour with iotrail's report; requires root, a disk with interrupts, and the probes.
 //!
-//! Counts and shares are asserted, never times. A test that this machine cannot run is skipped, with the reason; under
-//! CI a skip fails the run, since the gate's machine can run them all.
+//! Asserts counts and shares, never times. A test that this machine cannot run is skipped with the reason; under CI a
+//! skip fails the run, because the gate's machine can run them all.
 
 mod abroad;
 mod account;
@@ -47,8 +47,7 @@ use std::process::Command;
 
 use libtest_mimic::{Arguments, Trial};
 
-/// They mostly wait, and their assertions depend neither on time nor on counts of the complete machine: these run
-/// concurrently.
+/// They mostly wait, and their assertions depend neither on times nor on machine-wide counts, so they run concurrently.
 const PATIENT: [&str; 5] = [
     "lab::the_time_limit_ends_a_guest_and_stored_results_are_kept",
     "net_faults::a_link_that_goes_down_leaves_both_ends_half_open",
@@ -57,7 +56,8 @@ const PATIENT: [&str; 5] = [
     "tried::no_process_is_left_however_try_ends",
 ];
 
-/// Traces of the tests go to a store of their own. A process cannot set its own environment without unsafe code, so it starts again.
+/// Redirects the tests' traces to a separate store. A process cannot set its own environment without unsafe code, so it
+/// restarts itself.
 fn state_apart() {
     const STATE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kernel-state");
     const VARIABLE: &str = "XDG_STATE_HOME";
@@ -132,7 +132,7 @@ fn main() {
     let sleeping = cases::that_sleep();
     let (patient, others) =
         all.into_iter().partition(|t| PATIENT.contains(&t.name()) || sleeping.iter().any(|name| name == t.name()));
-    // One at a time: each test needs the CPUs and the disk for itself.
+    // One at a time, because each test needs the CPUs and the disk for itself.
     let conclusion = libtest_mimic::run(&Arguments { test_threads: Some(1), ..args.clone() }, others);
     let waited = libtest_mimic::run(&Arguments { test_threads: Some(4), ..args }, patient);
     if !trial::are_steady() || waited.has_failed() {

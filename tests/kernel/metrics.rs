@@ -1,4 +1,4 @@
-//! `trace --metrics` next to a program that stops after a known number of I/Os: a scrape has the values of the trace.
+//! `trace --metrics` on a program that stops after a known number of I/Os: a scrape returns the trace's values.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -28,7 +28,7 @@ fn scrape(at: &str) -> Result<String, Failed> {
     Ok(text)
 }
 
-/// The sum over the family's samples, by the value of one label.
+/// The sum over a family's samples, by the value of one label.
 fn by(text: &str, family: &str, label: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for line in text.lines().filter(|l| l.split(['{', ' ']).next() == Some(family)) {
@@ -39,14 +39,14 @@ fn by(text: &str, family: &str, label: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-/// The address of the endpoint, from iotrail's first line.
+/// The endpoint's address, from iotrail's first line.
 fn address(said: &mut impl BufRead) -> Result<String, Failed> {
     let mut line = String::new();
     said.read_line(&mut line)?;
     Ok(line.trim().strip_prefix("metrics: http://").and_then(|l| l.strip_suffix("/metrics")).expect(&line).to_owned())
 }
 
-/// The program's no-ops complete while they are submitted, and then it sleeps: nothing comes after the last of them.
+/// The program's no-ops complete during submission; then it sleeps, and no event follows.
 fn asleep() -> Result<(), Failed> {
     let mut trace = Command::new(env!("CARGO_BIN_EXE_iotrail"))
         .args(["trace", "--json", "--one-in", "1", "--metrics", "0", "--"])
@@ -58,7 +58,7 @@ fn asleep() -> Result<(), Failed> {
     let mut said = BufReader::new(trace.stderr.take().expect("a pipe"));
     let at = address(&mut said)?;
     let mut seen = 0;
-    // Scrapes while the program runs, each with later values than the one before.
+    // Scrapes while the program is running, each with later values than the previous one.
     while seen < 48 && trace.try_wait()?.is_none() {
         std::thread::sleep(Duration::from_millis(250));
         let Ok(text) = scrape(&at) else { break };
@@ -74,7 +74,7 @@ fn asleep() -> Result<(), Failed> {
 fn scraped() -> Result<(), Failed> {
     const IOS: u64 = 20_000;
     let tool = env!("CARGO_BIN_EXE_iotrail");
-    // It waits until its standard input ends.
+    // The program waits until its standard input is closed.
     let script =
         format!("{tool} bench --trace off --rw nop --warmup 0 --depth 8 --batch 4 --count {IOS} >&2; read line");
     let mut trace = Command::new(tool)
@@ -85,7 +85,7 @@ fn scraped() -> Result<(), Failed> {
         .spawn()?;
     let mut said = BufReader::new(trace.stderr.take().expect("a pipe"));
     let at = address(&mut said)?;
-    // Further output is read, so that the program does not block on a full pipe.
+    // Reads further output, so that the program does not block on a full pipe.
     let rest = std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     let half: Vec<TcpStream> = (0..200)
         .map(|_| {
@@ -98,7 +98,7 @@ fn scraped() -> Result<(), Failed> {
     let mut text = scrape(&at)?;
     while completed(&text) < IOS || by(&text, "iotrail_followed_total", "").values().sum::<u64>() < IOS {
         assert!(Instant::now() < until, "waited in vain for {IOS} completions:\n{text}");
-        // A scrape with later values than the last one.
+        // A scrape with later values than the previous one.
         std::thread::sleep(Duration::from_millis(250));
         text = scrape(&at)?;
     }

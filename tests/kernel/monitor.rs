@@ -1,5 +1,5 @@
-//! `monitor` of a program that stalls from one line on its standard input to the next. Each stall is captured with its cause, and a healthy
-//! program has none. The tests assert the order of events, never a time.
+//! `monitor` on a program that stalls between two lines on its standard input. Each stall is captured with its cause,
+//! and a healthy program causes none. Asserts the order of events, never times.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::{FromRawFd as _, OwnedFd};
@@ -15,8 +15,9 @@ use crate::trial;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// The program's stall, its trigger and its cause. The last four are bug reports of io_uring programs: a wait although the CQ has work, a
-/// hang with an unread timeout, a wait that takes longer than its time limit, and a second from submission to completion.
+/// The program's stall, its trigger, and its cause. The last four are bug reports about io_uring programs: a wait
+/// although the CQ has work, a hang with an unread timeout, a wait longer than its time limit, and a second from
+/// submission to completion.
 const STALLS: [(&str, &str, &str); 11] = [
     ("unreaped", "unreaped", "the program sleeps in read"),
     ("overflow", "overflow", "CQ overflow"),
@@ -64,7 +65,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// The budget is large: the machine may be busy, and the program slow without optimisation.
+    /// The budget is large, because the machine may be busy and the program slow without optimisation.
     fn of(program: &Child, options: &[&str]) -> Result<Self, Failed> {
         let dir = tempfile::Builder::new().prefix("monitor-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
         Monitor::by(&mut Command::new(TOOL), program, options, dir)
@@ -120,7 +121,7 @@ fn stalls(dir: &Path) -> Result<StallList, Failed> {
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-/// Kernels that do not count requests in flight do not have this trigger.
+/// Kernels that do not count requests in flight lack this trigger.
 fn counts_requests() -> bool {
     let btf = std::fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
     let name = b"nr_req_allocated";
@@ -145,11 +146,11 @@ fn stall(name: &str, trigger: &str, cause: &str) -> Result<(), Failed> {
     let (status, rest) = monitor.rest()?;
     assert!(status.success(), "it ends with the program: {status} {rest:?}");
     let list = stalls(monitor.dir.path())?;
-    // On a busy machine the program may also wait for a CPU with completions in its CQ.
+    // On a busy machine, the program may also wait for a CPU with completions in its CQ.
     let found: Vec<_> = list.stalls.iter().filter(|stall| stall.trigger.name() == trigger).collect();
     let [stall] = found.as_slice() else { return Err(format!("one stall: {list:?}\n{said}").into()) };
     assert_eq!((stall.cause.as_str(), stall.is_over), (cause, true), "{stall:?}");
-    // A worker's request is of one of the process's rings.
+    // A worker's request belongs to one of the process's rings.
     let ring = (name != "slow_worker").then_some(3);
     assert_eq!((stall.process.tgid, stall.ring), (program.id(), ring), "{stall:?}");
     assert!(
@@ -166,7 +167,7 @@ fn stall(name: &str, trigger: &str, cause: &str) -> Result<(), Failed> {
 
 fn healthy() -> Result<(), Failed> {
     let mut program = program("healthy")?;
-    // On a busy machine it may wait for a CPU with completions in its CQ.
+    // On a busy machine, the program may wait for a CPU with completions in its CQ.
     let mut monitor = Monitor::of(&program, &["--trace", "0", "--threshold", "unreaped=10s"])?;
     line(&mut program)?;
     drop(program.stdin.take());
@@ -224,12 +225,12 @@ fn traced() -> Result<(), Failed> {
     Ok(())
 }
 
-/// BPF programs, maps and links of a process, with the command that opens each by its ID.
+/// A process's BPF programs, maps and links, with the command that opens each by its ID.
 fn loaded(pid: u32) -> Result<Vec<(i32, u32)>, Failed> {
     const GET_BY_ID: [(&str, i32); 3] = [("prog_id:", 13), ("map_id:", 14), ("link_id:", 30)];
     let mut all = vec![];
     for file in std::fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
-        // The descriptor may be closed by now.
+        // The descriptor may have been closed.
         let text = std::fs::read_to_string(file?.path()).unwrap_or_default();
         for (key, command) in GET_BY_ID {
             let id = text.lines().find_map(|l| l.strip_prefix(key)?.trim().parse().ok());
@@ -243,7 +244,7 @@ fn exists((command, id): (i32, u32)) -> bool {
     let attributes = [id, 0, 0];
     // SAFETY: bpf(2) reads the ID, the next one and the flags.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of_val(&attributes)) } as i32;
-    // SAFETY: a new descriptor, which nothing else owns.
+    // SAFETY: a new descriptor without another owner.
     drop((fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) }));
     fd >= 0
 }
@@ -307,7 +308,7 @@ fn full_disk() -> Result<(), Failed> {
     assert!(said.contains("No space left on device"), "{said}");
     line(&mut program)?;
     monitor.hear("stall ended unreaped")?;
-    // The directory is a file now.
+    // The directory's path is now a file.
     drop(mounted);
     std::fs::remove_dir(&at)?;
     std::fs::write(&at, "")?;

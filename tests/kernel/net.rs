@@ -1,4 +1,4 @@
-//! A traced network server: its own counts compared with the probes'.
+//! A traced network server: compares its own counts with those of the probes.
 
 use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
@@ -32,14 +32,14 @@ impl Server {
         Self::of(&mut Self::command("127.0.0.1:0", "127.0.0.1:0", &format!("--trace on {options}")))
     }
 
-    /// `net serve` with these options, not started.
+    /// `net serve` with these options, not yet started.
     pub fn command(address: &str, control: &str, options: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iotrail"));
         command.args(["net", "serve", address, "--control", control]).args(options.split_whitespace());
         command
     }
 
-    /// Starts the server; returns after it accepts connections.
+    /// Starts the server; returns once it accepts connections.
     pub fn of(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the built binary starts");
         let stderr = child.stderr.as_mut().expect("it is piped");
@@ -55,7 +55,7 @@ impl Server {
         Server { address: address.into(), control: control.into(), child }
     }
 
-    /// `net load --json` with these options, not started.
+    /// `net load --json` with these options, not yet started.
     pub fn sender(&self, options: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iotrail"));
         command.args(["net", "load", &self.address, "--control", &self.control, "--json"]);
@@ -63,7 +63,7 @@ impl Server {
         command
     }
 
-    /// `net load --json` with these options.
+    /// Runs `net load --json` with these options.
     pub fn load(&self, options: &str) -> (Measurement, ServerRecord) {
         let out = self.sender(options).output().expect("the built binary starts");
         assert!(out.status.success(), "net load {options}: {}", String::from_utf8_lossy(&out.stderr));
@@ -99,7 +99,7 @@ fn vehicles() -> Result<(), Failed> {
         for receive in ["single", "multishot"] {
             let with = format!("--engine io_uring --receive {receive} --server-threads 2 {ring}");
             let server = Server::start(&with);
-            // The second sender starts with the state that the first has left.
+            // The second sender starts with the state that the first one left.
             let loads = ["--count 20000 --connections 4 --window 2", "--count 5000 --connections 64"];
             for load in &loads[..if ring.is_empty() { 2 } else { 1 }] {
                 let (m, record) = server.load(load);

@@ -1,4 +1,4 @@
-//! The network load with both ends here: in network namespaces that disappear afterwards.
+//! Network loads with both ends on this machine, in network namespaces that disappear afterwards.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,7 +22,7 @@ pub fn trials() -> Vec<Trial> {
 /// The calling thread's namespace.
 const MINE: &str = "/proc/thread-self/ns/net";
 
-/// Interfaces of the machine, and its namespaces that have names.
+/// The machine's interfaces and its named namespaces.
 fn network() -> Result<String, Failed> {
     let said = |args: &[&str]| -> Result<String, Failed> {
         let ended = Command::new("ip").args(args).output()?;

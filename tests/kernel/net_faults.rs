@@ -1,4 +1,4 @@
-//! The network load with a failing network or a failing end, and with many idle connections.
+//! Network loads with a failing network or a failing end, and with many idle connections.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -30,12 +30,12 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Maximum memory of an idle connection in the server, bytes.
+/// Maximum server memory per idle connection, in bytes.
 const IDLE_BYTES: f64 = 2048.0;
 
 fn idle() -> Result<(), Failed> {
     for engine in ENGINES {
-        // Two servers: free memory of the first load would hide the second one's use.
+        // Two servers, because memory freed after the first load would hide the second load's use.
         let resident = |connections: &str| -> Result<f64, Failed> {
             let server = Server::of(&mut serve("127.0.0.1:0", engine));
             let (m, record) = server.load(&format!("--connections 100 --count 20000 --warmup 0 {connections}"));
@@ -56,7 +56,7 @@ fn serve(address: &str, engine: &str) -> Command {
     Server::command(address, &control(address), &format!("--trace off --server-threads 1 --engine {engine}"))
 }
 
-/// The same host, with a port that the kernel chooses.
+/// The same host, with a port chosen by the kernel.
 fn control(address: &str) -> String {
     format!("{}:0", address.rsplit_once(':').expect("a port").0)
 }
@@ -65,7 +65,7 @@ fn restarted() -> Result<(), Failed> {
     for engine in ENGINES {
         let mut first = Server::of(&mut serve(&not_given_to_others()?, engine));
         let options = "--connections 16 --window 2 --count 300000 --warmup 0 --reconnect --give-up 60s";
-        // Without a control connection: the server at the end is not the one at the start.
+        // Without a control connection, because the server at the end differs from that at the start.
         let mut sender = Command::new(env!("CARGO_BIN_EXE_iotrail"));
         sender.args(["net", "load", &first.address, "--control", "none", "--json"]).args(options.split_whitespace());
         let sender = Killed(Some(sender.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?));
@@ -80,7 +80,7 @@ fn restarted() -> Result<(), Failed> {
         let m: Value = serde_json::from_slice(&out.stdout)?;
         let sent = &m["net"]["sender"];
         let number = |name: &str| sent[name].as_u64().expect("a number");
-        // One reconnect per connection, and a second one if the first reached the socket of the exiting server.
+        // One reconnect per connection, and a second one if the first reached the exiting server's socket.
         assert_eq!(number("broken"), number("reconnects"), "{engine}: {sent}");
         assert!(number("broken") >= 16, "{engine}: {sent}");
         assert_eq!(number("requests"), number("responses") + number("unanswered"), "{engine}: {sent}");
@@ -91,7 +91,7 @@ fn restarted() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A free port outside the ephemeral range, so that it is free once its server is gone.
+/// A free port outside of the ephemeral range, so that it stays free once its server is gone.
 fn not_given_to_others() -> Result<String, Failed> {
     let given = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
     let first: u16 = given.split_whitespace().next().ok_or("a range")?.parse()?;
@@ -99,7 +99,7 @@ fn not_given_to_others() -> Result<String, Failed> {
     Ok(format!("127.0.0.1:{}", free.ok_or("no port is free")?))
 }
 
-/// Two namespaces, a server in one of them, and programs started in the other.
+/// Two namespaces with a server in one of them; programs are started in the other.
 struct Link {
     ends: Namespaces,
     server: Server,
@@ -111,7 +111,7 @@ impl Link {
         let address = format!("{}:0", namespace::SERVER);
         let mut command = serve(&address, engine);
         let there = ends.server().as_raw_fd();
-        // SAFETY: between fork and exec one system call on a descriptor that is open in both.
+        // SAFETY: between fork and exec, one system call on a descriptor that is open in both.
         unsafe {
             command.pre_exec(move || match libc::setns(there, libc::CLONE_NEWNET) {
                 0 => Ok(()),
@@ -131,7 +131,7 @@ impl Link {
         Ok(())
     }
 
-    /// Segments that the sender's end has sent again (/proc/net/snmp of its namespace).
+    /// Segments retransmitted by the sender's end (/proc/net/snmp in its namespace).
     fn resent(&self) -> Result<u64, Failed> {
         let _inside = self.ends.enter_sender()?;
         let told = std::fs::read_to_string("/proc/thread-self/net/snmp")?;
@@ -150,7 +150,7 @@ impl Link {
 fn slow_link() -> Result<(), Failed> {
     for engine in ENGINES {
         let link = Link::new(engine)?;
-        // 8 Mbit/s: a million bytes take a second, less the burst of the token bucket.
+        // 8 Mbit/s: a million bytes take a second, less the token bucket's burst.
         link.run("tc qdisc add dev sender root tbf rate 8mbit burst 16kb limit 1mb")?;
         let options = "--connections 4 --window 4 --request 10000 --response 64 --count 150 --warmup 0 --give-up 60s";
         let out = link.sender(options)?.output()?;
@@ -167,7 +167,7 @@ fn slow_link() -> Result<(), Failed> {
 
 const NETEM: &str = "tc qdisc add dev sender root netem loss 1% delay 20ms";
 
-/// The reason why this kernel cannot drop packets on purpose (kernels of `iotrail lab run` can).
+/// Why this kernel cannot drop packets on purpose (kernels of `iotrail lab run` can).
 fn no_netem() -> Option<String> {
     let tried = || -> Result<std::process::Output, Failed> {
         let ends = Namespaces::make()?;
@@ -193,14 +193,14 @@ fn lossy_link() -> Result<(), Failed> {
         assert_eq!((&m["ios"], &m["net"]["sender"]["unanswered"]), (&2000.into(), &0.into()));
         assert_eq!((&m["net"]["server"]["total"]["requests"], &m["errors"]), (&2000.into(), &0.into()));
         assert!(m["latency_ns"]["min"].as_u64().is_some_and(|ns| ns >= 20_000_000), "{engine}: {}", m["latency_ns"]);
-        // 2,000 requests of two or three packets each: one in a hundred is lost.
+        // 2,000 requests of two or three packets each, of which 1 % are lost.
         let resent = link.resent()?;
         assert!(resent > 0, "{engine}: no packet was sent again");
     }
     Ok(())
 }
 
-/// Both engines at once: most of it is waiting.
+/// Both engines at once, because the test mostly waits.
 fn half_open() -> Result<(), Failed> {
     std::thread::scope(|scope| {
         let both = ENGINES.map(|engine| scope.spawn(move || half_open_of(engine)));
@@ -222,7 +222,7 @@ fn half_open_of(engine: &str) -> Result<(), Failed> {
     let m: Value = serde_json::from_slice(&out.stdout)?;
     assert!(m["ios"].as_u64().is_some_and(|n| n > 0), "{engine}: what was measured until then: {m}");
     link.run("ip link set sender up")?;
-    // The route disappeared with the link. The server continues, and releases the slot of a sender that is silent.
+    // The route disappeared with the link. The server continues, and releases a silent sender's slot.
     let again = || -> Result<bool, Failed> {
         let out = link.sender("--connections 8 --count 100 --warmup 0 --give-up 60s")?.output()?;
         let said = String::from_utf8_lossy(&out.stderr);
@@ -237,7 +237,7 @@ fn half_open_of(engine: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A child that ends with the test.
+/// A child that is killed when the test ends.
 struct Killed(Option<Child>);
 
 impl Killed {

@@ -1,5 +1,5 @@
 //! The exact order of completions: `ground` makes requests ready in known shuffled orders, and counts inversions and
-//! displacements pair by pair from its own writes and from the positions of the completions in the queue. iotrail has to report
+//! displacements pair by pair from its own writes and from the completions' positions in the queue. iotrail must report
 //! the same numbers, independent of other activity.
 
 use iotrail_schema::measurement::Order;
@@ -18,13 +18,13 @@ pub fn trials() -> Vec<Trial> {
     kept.into_iter().chain([lost, alike]).collect()
 }
 
-/// The order in iotrail's report equals the true one, in total and for the only ring.
+/// The reported order equals the true one, in total and for the only ring.
 fn exact(scenario: &str) -> Result<(Order, Vec<String>), Failed> {
     let fact = |truth: &Value, name: &str| {
         truth["facts"][name].as_u64().unwrap_or_else(|| panic!("{scenario} says no {name}"))
     };
-    // A request that took more than a hundred times as long as the others counts as a wait and is excluded from the order;
-    // all other counts stay equal.
+    // A request that took more than a hundred times as long as the others counts as a wait and is excluded from the
+    // order; all other counts stay equal.
     let stood_still = |(trace, truth): &(TraceRecord, Value)| {
         trace.total.order.as_ref().map_or(0, |order| order.waits.saturating_sub(fact(truth, "order_waits")))
     };
@@ -62,12 +62,12 @@ fn exact(scenario: &str) -> Result<(Order, Vec<String>), Failed> {
     Ok((order, trace.findings.into_iter().map(|f| f.code).collect()))
 }
 
-/// Whether this kernel reverses its list of task work before it runs it.
+/// Whether this kernel runs its task work list in queueing order instead of reversing it.
 pub fn is_kept_here() -> bool {
     iotrail_host::kernel::version().is_none_or(|version| version >= (6, 4, 0))
 }
 
-/// Task work runs in the order of queueing on the kernels listed in docs/kernels.md, and in reverse order on older ones.
+/// Task work runs in queueing order on the kernels listed in docs/kernels.md, and in reverse order on older ones.
 fn kept(scenario: &str) -> Result<(), Failed> {
     let (order, findings) = exact(scenario)?;
     let delivery = order.delivery.ok_or("looked at above")?;
@@ -80,7 +80,7 @@ fn kept(scenario: &str) -> Result<(), Failed> {
     assert_eq!((delivery.inversions, delivery.max_displacement, delivery.by.task_work), (0, 0, 0), "{scenario}");
     assert!(!reported, "{scenario}: {findings:?}");
     if scenario != "order_multishot" {
-        // The 8 reads in a random order: all but 1 + 1/2 + … + 1/8 of them overtake another.
+        // 8 reads in random order: all but 1 + 1/2 + … + 1/8 of them overtake another.
         let share = order.inversions as f64 / order.completions as f64;
         assert!((0.62..0.70).contains(&share), "{scenario}: {share}");
         assert_eq!(order.max_displacement, 7, "{scenario}");
@@ -88,8 +88,8 @@ fn kept(scenario: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Submissions of one thread wait until it enters the kernel, while the other's are posted. The machine decides how often a tick
-/// comes first; the numbers are equal anyway.
+/// One thread's submissions wait until it enters the kernel, while the other thread's are posted. How often a tick
+/// comes first depends on the machine; the numbers are equal anyway.
 fn lost() -> Result<(), Failed> {
     let (order, findings) = exact("order_two_threads")?;
     let delivery = order.delivery.ok_or("looked at above")?;
@@ -99,7 +99,7 @@ fn lost() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Their last completions identify them; the owner of the others is not known.
+/// The last completions of requests identify them; the owner of earlier ones is unknown.
 fn alike() -> Result<(), Failed> {
     let (trace, truth) = watch("same_user_data");
     let followed = &trace.total.followed;

@@ -1,4 +1,4 @@
-//! Loading of the probes, their list, and their reports of missed events.
+//! Loading the probes, listing them, and their reports of missed events.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ pub fn trials() -> Vec<Trial> {
 
 fn every_program_loads() -> Result<(), Failed> {
     let (got, facts) = (survey(), Facts::of_this_kernel());
-    // Programs on functions come after those on tracepoints; those that sample the CPU are a separate object.
+    // Programs on functions follow those on tracepoints; programs that sample the CPU are in a separate object.
     let names: Vec<&str> = got.iter().map(|p| p.name).collect();
     let on_tracepoints: Vec<&str> = facts.programs().map(|p| p.name).collect();
     assert!(names.starts_with(&on_tracepoints) && names.contains(&"queue_added"), "{names:?}");
@@ -48,7 +48,7 @@ fn attached_is_listed() -> Result<(), Failed> {
 }
 
 fn unseen_is_said_once() -> Result<(), Failed> {
-    // Native aio through the page cache is synchronous, and leaves no event.
+    // Buffered native AIO is synchronous and leaves no event.
     let options =
         ["--engine", "libaio", "--buffered", "--count", "200", "--warmup", "0", "--trace", "on", "--full", "--file"];
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail")).arg("bench").args(options).arg(file()).output()?;

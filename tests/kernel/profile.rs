@@ -1,4 +1,4 @@
-//! CPU time by place: shares that the kernel's code implies, and comparisons with the kernel's own accounting of CPU time.
+//! CPU time by place: shares implied by the kernel's code, and comparisons with the kernel's CPU time accounting.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(|(name, test)| trial::test(format!("profile::{name}"), test)).collect()
 }
 
-/// Runs a sampled load and checks that the samples sum to the CPU time.
+/// Runs a sampled load, and asserts that the samples add up to the CPU time.
 fn sampled(options: &str) -> Measurement {
     let began = std::time::Instant::now();
     let m = run(&format!("--profile --warmup 200ms {options}"));
@@ -37,11 +37,13 @@ fn sampled(options: &str) -> Measurement {
         let (lo, share, hi) = (s.lo.expect("as share"), s.share.expect("seen"), s.hi.expect("as share"));
         assert!(0.0 <= lo && lo <= share && share <= hi && hi <= 1.0, "{s:?}");
     }
-    // Every period of every CPU is accounted for: the events count their own time. A timer may fire once more at the end.
+    // Every period of every CPU is accounted for, because the events count their own time. A timer may fire once more
+    // at the end.
     let expected = how.expected.expect("paced by time");
     let all = how.taken + how.elsewhere + how.lost;
     assert!((expected..=expected + u64::from(m.host.cpus)).contains(&all), "{all} of {expected}: {how:?}");
-    // At least the measured time; more if another program has the CPU between the load's end and the sampling's.
+    // At least the measured time; more if another program uses the CPU between the end of the load and the end of
+    // sampling.
     let by_wall_time = |s: f64| s * f64::from(how.hz) * f64::from(m.host.cpus);
     let range = 0.99 * by_wall_time(m.elapsed_ns as f64 / 1e9)..=by_wall_time(whole_s);
     assert!(range.contains(&(expected as f64)), "{expected} samples expected, {range:?} by wall time");
@@ -76,14 +78,15 @@ fn nop() -> Result<(), Failed> {
     assert!(own > 0.95, "{own}: {:?}", m.cpu_shares);
     assert!(share(&m, Place::Submit) > 0.5, "{:?}", m.cpu_shares);
     assert!(share(&m, Place::Other) < 0.02, "{:?}", how(&m).unplaced);
-    // With probes, only the place `tracing` is added.
+    // With probes, the only additional place is `tracing`.
     let watched = sampled("--rw nop --depth 32 --batch 32 --cpus 0 --runtime 2s --trace on");
     let tracing = share(&watched, Place::Tracing);
     assert!(tracing > 0.1 && share(&m, Place::Tracing) < 0.02, "{tracing} of {:?}", watched.cpu_shares);
     Ok(())
 }
 
-/// Nanoseconds of a CPU since boot, by the kernel's own count (in ticks of 10 ms): of these columns of its line in /proc/stat.
+/// Nanoseconds of a CPU since boot according to the kernel (in ticks of 10 ms): the sum of these columns of its
+/// /proc/stat line.
 fn of_cpu_ns(cpu: u32, columns: std::ops::Range<usize>) -> u64 {
     let stat = std::fs::read_to_string("/proc/stat").expect("/proc is there");
     let line = stat.lines().find(|l| l.starts_with(&format!("cpu{cpu} "))).expect("a line for each CPU");
@@ -92,19 +95,19 @@ fn of_cpu_ns(cpu: u32, columns: std::ops::Range<usize>) -> u64 {
     ticks[columns].iter().sum::<u64>() * 10_000_000
 }
 
-/// Idle or waiting for I/O, without the interrupts that came meanwhile.
+/// Idle or waiting for I/O, without interrupts in between.
 fn idle_ns(cpu: u32) -> u64 {
     of_cpu_ns(cpu, 3..5)
 }
 
-/// Time in which the hypervisor ran something else.
+/// Time for which the hypervisor ran something else.
 fn stolen_ns(cpu: u32) -> u64 {
     of_cpu_ns(cpu, 7..8)
 }
 
 fn blocking() -> Result<(), Failed> {
-    // Samples count an interrupt on an idle CPU and the switch after it as idle; the kernel does not. The two are
-    // equal only if these are few.
+    // Samples count an interrupt on an idle CPU, and the switch after it, as idle; the kernel does not. Both are equal
+    // only if these are rare.
     for (rate, at_most_by_kernel) in [("", false), ("--rate 300", true)] {
         idles(rate, at_most_by_kernel)?;
     }
@@ -112,7 +115,7 @@ fn blocking() -> Result<(), Failed> {
 }
 
 fn idles(rate: &str, at_most_by_kernel: bool) -> Result<(), Failed> {
-    // Other programs may keep the CPU from being idle: it shows in one quiet run of three, unless they are there all the time.
+    // Other programs may keep the CPU from being idle; one quiet run of three suffices, unless they are always running.
     let mut said = vec![];
     for _ in 0..3 {
         let (before, started) = (
@@ -126,7 +129,7 @@ fn idles(rate: &str, at_most_by_kernel: bool) -> Result<(), Failed> {
         let outside = started.elapsed().as_nanos() as f64 - m.elapsed_ns as f64;
         let period = how(&m).period_ns.expect("paced by time") as f64;
         let by_samples = share(&m, Place::Idle) * how(&m).taken as f64 * period;
-        // Beyond the measured span there is more of it; lost samples may have been idle ones.
+        // There is more idle time outside of the measured span; lost samples may have been idle, too.
         let error = 0.03 * m.elapsed_ns as f64;
         let least = by_kernel - outside - error - how(&m).lost as f64 * period;
         let most = if at_most_by_kernel { by_kernel + error } else { m.elapsed_ns as f64 };
@@ -145,8 +148,8 @@ fn idles(rate: &str, at_most_by_kernel: bool) -> Result<(), Failed> {
         .ok_or_else(|| format!("idle for these parts by /proc/stat, and hardly by samples: {said:?}").into())
 }
 
-/// The scheduler's CPU time of a thread; the samples of that thread are as many periods. For loads that rarely sleep:
-/// the scheduler includes the part of each switch in which the thread is not current.
+/// The scheduler's CPU time of a thread equals its samples times the period, for loads that rarely sleep: the scheduler
+/// includes the part of each switch in which the thread is not current.
 fn cpu_time() -> Result<(), Failed> {
     for load in ["--rw nop --depth 32 --batch 32", "--buffered --bs 64k", "--depth 1 --wait peek"] {
         let stolen = || iotrail_host::cpu::online().map(|cpus| cpus.into_iter().map(|c| (c, stolen_ns(c))).collect());
@@ -157,10 +160,11 @@ fn cpu_time() -> Result<(), Failed> {
         let how = how(&m);
         let busy = how.taken - (share(&m, Place::Idle) * how.taken as f64).round() as u64;
         let by_samples = busy as f64 * how.period_ns.expect("paced by time") as f64;
-        // Without stolen time.
+        // Excludes stolen time.
         let by_kernel =
             m.cpu.user_ns.zip(m.cpu.system_ns).map(|(user, system)| user + system).expect("our own threads") as f64;
-        // Lost samples may be its own; 2 % for interrupts' time, which the scheduler gives to the thread and samples to idle.
+        // Lost samples may belong to the thread; 2 % for interrupt time, which the scheduler attributes to the thread,
+        // but sampling to idle.
         let lost = how.lost as f64 * how.period_ns.expect("paced by time") as f64;
         let error = 4.0 * (busy as f64).sqrt() / busy as f64 + 0.02;
         let range = by_kernel * (1.0 - error) - lost..=by_kernel * (1.0 + error) + stolen;
@@ -176,7 +180,7 @@ fn scratch(name: &str) -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// The sampling timer is an interrupt itself: it cannot come within another's handler, only when that has ended.
+/// The sampling timer is itself an interrupt: it cannot fire within another handler, only after that has ended.
 fn interrupts_off() -> Result<(), Failed> {
     let folded = scratch("interrupts.folded");
     let load = format!("--file {} --depth 4 --wait peek --cpus irq --runtime 3s --trace off", file().display());
@@ -188,7 +192,7 @@ fn interrupts_off() -> Result<(), Failed> {
         stacks.map(|l| l.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok()).expect("a count")).sum()
     };
     assert_eq!(with("handle_irq_event") + with("hrtimer_interrupt"), 0, "of {taken}");
-    // Code after the handler with interrupts on is visible: its softirqs, and the return.
+    // Code that runs after the handler with interrupts enabled is visible: softirqs and the return path.
     assert!(with("asm_common_interrupt") > 0, "of {taken}:\n{text}");
     Ok(())
 }
@@ -201,10 +205,10 @@ fn files() -> Result<(), Failed> {
         text.lines().map(|l| l.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok()).expect("a count")).sum()
     };
     assert_eq!(count(&std::fs::read_to_string(&folded)?), how(&m).taken);
-    // Thousands are set apart by commas.
+    // Commas separate thousands.
     let drawn = std::fs::read_to_string(&svg)?.replace(',', "");
     assert!(drawn.contains(&format!("all ({} samples 100%)", how(&m).taken)), "{}", &drawn[..drawn.len().min(3000)]);
-    // Under task work only: every stack begins there.
+    // Task work only: every stack starts there.
     let m = sampled(&format!("{load} --stacks task-work --force --folded {}", folded.display()));
     let text = std::fs::read_to_string(&folded)?;
     assert!(count(&text) > 0 && count(&text) < how(&m).taken);

@@ -1,5 +1,5 @@
-//! Time of completions in the completion queue, for programs with known times: `ground` leaves them there, and the kernel's
-//! fdinfo reports their number. Orders and counts are asserted.
+//! How long completions stay in the completion queue, for programs with known times: `ground` leaves them there, and
+//! the kernel's fdinfo reports their number. Asserts orders and counts.
 
 use iotrail_schema::trace_record::{Reaping, TraceRecord};
 use libtest_mimic::Trial;
@@ -38,22 +38,22 @@ fn of(trace: &TraceRecord) -> Reaping {
 fn held_for(scenario: &'static str) -> Done {
     let (trace, truth) = watch(scenario);
     let (r, held_ms) = (of(&trace), fact(&truth, "held_ms"));
-    // All first completions of a ring are checked, none is lost; the depth of the queue equals fdinfo's.
+    // All first completions of a ring are checked and none is lost; the depth of the queue equals that in fdinfo.
     assert_eq!((r.completions, r.estimated, r.unreaped), (128, 128, 0), "{r:?}");
     assert_eq!(trace.total.reaping_lost, Some(0));
     assert_eq!((r.depth.max, u64::from(r.deepest)), (Some(64), fact(&truth, "lying")), "{r:?}");
-    // A check came shortly before they were reaped, and none stayed there longer than the scenario lasted.
+    // A check came shortly before they were reaped, and none stayed longer than the scenario lasted.
     let (least, most) = (r.at_least_ns.p50.expect("128"), r.at_most_ns.p50.expect("128"));
-    // (SQPOLL posts when its thread has woken up.)
+    // (With SQPOLL, they are posted once the thread has woken up.)
     assert!(least >= (held_ms - 100) * MS && most >= (held_ms - 50) * MS && least <= most, "{least} to {most}");
     assert!(r.at_most_ns.max <= Some(truth["elapsed_ms"].as_u64().expect("a time") * MS + 50 * MS), "{r:?}");
-    // No thread waited for more; waits for a CPU are left out.
+    // No thread waited for more completions; waits for a CPU are excluded.
     assert_eq!(r.left_long, 128, "{r:?}");
     assert!(r.left_ns.p50 <= r.at_least_ns.p50, "{r:?}");
     Ok(())
 }
 
-/// More completions than the map has entries: the probes halve the sample repeatedly.
+/// More completions than the map has entries, so the probes repeatedly halve the sample.
 fn deep() -> Done {
     let (trace, truth) = watch("left_lying_deep");
     let (r, held_ms) = (of(&trace), fact(&truth, "held_ms"));
@@ -61,7 +61,7 @@ fn deep() -> Done {
     assert_eq!(fact(&truth, "lying"), 480);
     assert_eq!(r.deepest, 480, "{r:?}");
     assert!((60..=192).contains(&r.completions), "{r:?}");
-    // 960 in some 100 samples, each of which has a weight of about 8.
+    // 960 completions in about 100 samples, each with a weight of about 8.
     assert!((600..=1_400).contains(&r.estimated), "{r:?}");
     assert!(r.at_least_ns.p50 >= Some((held_ms - 100) * MS), "{r:?}");
     Ok(())
@@ -82,14 +82,14 @@ fn batch() -> Done {
     let (trace, _) = watch("waits_for_half");
     let r = of(&trace);
     assert!(r.completions >= 256 && trace.total.reaping_lost == Some(0), "{r:?}");
-    // The first of 16 stays in the queue for 15 times 3 ms.
+    // The first of 16 stays in the queue for 15 × 3 ms.
     assert!(r.at_least_ns.p90 >= Some(20 * MS), "{r:?}");
     assert!(r.left_ns.p90 < Some(10 * MS), "{r:?}");
     assert!(!trace.findings.iter().any(|f| f.code == "left_lying"), "{:?}", trace.findings);
     Ok(())
 }
 
-/// 1 in 8 is checked, and estimates cover all.
+/// 1 in 8 is checked, and the estimates cover all.
 fn sampled() -> Done {
     let (trace, _) = watch_with("reaped_at_once", &["--count", "40000"]);
     let r = of(&trace);

@@ -1,4 +1,4 @@
-//! `trace --record`, `--slowest` and `--profile` on a load of iotrail, whose I/Os are known.
+//! `trace --record`, `--slowest` and `--profile` on an iotrail load with known I/Os.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,7 +32,7 @@ pub fn trials() -> Vec<Trial> {
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// `trace --json` of a `bench --json`: the output of both, and the requested files.
+/// Runs `trace --json` on `bench --json`: returns both outputs and the requested files.
 fn traced(trace: &[&str], bench: &str) -> (TraceRecord, serde_json::Value, Measurement) {
     let out = Command::new(TOOL)
         .args(["trace", "--json"])
@@ -60,12 +60,12 @@ fn read(path: &Path) -> (Header, Vec<Entry>, Ending) {
     (reader.header().clone(), entries, reader.ending().expect("read to its end").clone())
 }
 
-/// The block layer merges adjacent reads into one request to the device.
+/// The block layer merges adjacent reads into a single device request.
 fn merged() -> Result<(), Failed> {
     let load = format!("--file {} --rw read --depth 64 --batch 64 --count 6400", file().display());
     let (record, ..) = traced(&["--one-in", "1", "--no-store"], &load);
     let staged = record.total.stages.map_or(0, |stages| stages.completions);
-    // Interrupts that no program saw have left some without an end on virtual machines.
+    // On virtual machines, interrupts that no BPF program observed have left some requests without an end.
     assert!(record.total.ios == 6400 && staged > 3200, "{staged} of {}", record.total.ios);
     Ok(())
 }
@@ -82,13 +82,13 @@ fn all_recorded(load: &str) -> Result<(), Failed> {
             assert_eq!((header.one_in, header.slowest), (1, None));
             assert_eq!((m.ios.unwrap(), record.total.ios, trails), (240_000, 240_000, 240_000), "{:?}", end.losses);
             assert_eq!((end.losses.followed, end.losses.lost(), end.unfinished), (240_000, 0, 0));
-            // A record of losses is written once per second if the machine allows it, and one at the end.
+            // A loss record is written once per second if the machine manages it, and one at the end.
             let notes = (entries.len() as u64 - trails) as f64;
             let seconds = record.total.elapsed_ns as f64 / 1e9;
             assert!((1.0..=seconds).contains(&notes), "{notes} notes in {seconds} s");
             m
         },
-        // Nearly as fast as without probes: on a slow machine below the requested rate.
+        // Nearly as fast as without probes; on a slow machine, below the requested rate.
         |m| {
             let alone = run(&format!("{load} --rate 80000 --count 80000 --warmup 0 --trace off")).iops.unwrap();
             let so = m.iops.unwrap() > 0.5 * alone;
@@ -105,7 +105,7 @@ fn all_recorded(load: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The table has all completions; fio's log has the reads of a named file, and its open and close.
+/// The table contains all completions; fio's log contains the reads of a named file, and its open and close.
 fn exported(path: &Path, completions: usize, reads: usize) -> Result<(), Failed> {
     let [table, log] = ["requests.csv", "requests.log"].map(scratch);
     let mut export = Command::new(TOOL);
@@ -137,7 +137,7 @@ fn slowest() -> Result<(), Failed> {
     latencies.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!((header.slowest, latencies.len()), (Some(3), 3));
     assert_eq!(ending.end().map(|e| e.losses.followed), Some(m.ios.unwrap()));
-    // The slowest of all is among them: the histogram's largest, to its accuracy.
+    // The slowest request is included: the histogram's maximum, within its precision.
     let max = record.total.latency_ns.max.expect("all were followed") as f64;
     assert!((latencies[0] as f64 / max - 1.0).abs() < 0.01, "{latencies:?} and {max}");
     let told: Vec<u64> = printed["slowest"]
@@ -164,13 +164,13 @@ fn windows() -> Result<(), Failed> {
         (header.windows, windows.open_ns, windows.period_ns),
         (Some((20_000_000, 200_000_000)), 20_000_000, 200_000_000)
     );
-    // On a busy machine some windows may be skipped, and some may close late.
+    // On a busy machine, some windows may be skipped, and some may close late.
     assert!((3..=windows.span_ns / windows.period_ns + 1).contains(&windows.opened), "{windows:?}");
     assert!(total.elapsed_ns >= windows.opened * windows.open_ns * 9 / 10, "{} ns: {windows:?}", total.elapsed_ns);
     let share = total.elapsed_ns as f64 / windows.span_ns as f64;
     assert!(share < 0.5, "{share} of the time was watched: {windows:?}");
 
-    // I/Os in flight at the start and end of a window are cut off.
+    // I/Os in flight at a window's start or end are cut off.
     let cut = windows.opened * DEPTH;
     let requests: u64 = total.opcodes.iter().map(|o| o.requests).sum();
     assert!(requests.abs_diff(total.ios) <= cut, "{requests} requests, {} completions", total.ios);
@@ -181,18 +181,18 @@ fn windows() -> Result<(), Failed> {
     assert!(total.ios > 0 && (total.ios as f64) < 0.75 * m.ios.unwrap() as f64, "{} of {}", total.ios, m.ios.unwrap());
     let rate = total.iops / m.iops.unwrap();
     assert!((0.25..4.0).contains(&rate), "{} a second in the windows, {} in all", total.iops, m.iops.unwrap());
-    // The ring was created before the first window and is the same in all.
+    // The ring was created before the first window and is the same in all windows.
     assert_eq!(record.rings.iter().map(|r| r.found).collect::<Vec<_>>(), [false]);
     assert_eq!((total.cpu.user_ns, record.rings[0].active_ns), (None, None), "/proc tells of all the time");
 
-    // Each window's requests are contiguous, and each is complete.
+    // Each window's requests are contiguous and complete.
     let end = ending.end().ok_or("it was ended")?;
     assert_eq!(end.losses.lost(), 0);
     let mut trails: Vec<_> =
         entries.iter().filter_map(|e| if let Entry::Trail(t) = e { Some(t) } else { None }).collect();
     assert_eq!(trails.len() as u64, total.followed.completions);
     trails.sort_by_key(|t| t.submitted.ns);
-    // A window in which the load had no CPU has no requests.
+    // A window in which the load had no CPU contains no requests.
     let groups = 1 + trails.windows(2).filter(|t| t[1].submitted.ns - t[0].submitted.ns > 30_000_000).count() as u64;
     assert!(groups <= windows.opened && 2 * groups + 1 >= windows.opened, "{groups} groups, {windows:?}");
     assert!(trails.iter().all(|t| t.posted.ns >= t.submitted.ns));
@@ -200,7 +200,7 @@ fn windows() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The command is a shell, and its child does the work: sampling of the child starts at its first event.
+/// The command is a shell whose child does the work: sampling of the child starts at its first event.
 fn child_sampled() -> Result<(), Failed> {
     let load =
         format!("{TOOL} bench --trace off --rw nop --depth 32 --batch 32 --warmup 0 --runtime 2s --cpus 0; true");

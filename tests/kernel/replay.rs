@@ -1,8 +1,8 @@
-//! The aggregation in the probes compared with its events: the same run, recorded and assembled completion by
+//! Compares the aggregation in the probes with its events: the same run, recorded and assembled completion by
 //! completion, has the same delivery paths.
 //!
-//! With IOTRAIL_GOLDEN_WRITE=1 short runs are also recorded into tests/golden: their events, and the aggregated counts as the
-//! expected answer.
+//! With IOTRAIL_GOLDEN_WRITE=1, short runs are also recorded into tests/golden: their events, and the aggregated counts
+//! as expected result.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -22,7 +22,7 @@ use libtest_mimic::{Failed, Trial};
 use crate::bench::{file, run};
 use crate::trial;
 
-/// Name, options, and I/Os of the short run that is kept as a golden file (0: none is).
+/// Name, options, and number of I/Os of the short run that is stored as a golden file (0: none is).
 const CONFIGURATIONS: [(&str, &str, u32); 17] = [
     ("peek_default", "--depth 1 --cpus non-irq --wait peek --count 20000", 16),
     ("peek_coop", "--ring coop_taskrun --depth 1 --cpus non-irq --wait peek --count 500", 8),
@@ -57,24 +57,24 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// One run, counted and recorded.
+/// A run that was counted and recorded.
 pub struct Watched {
     pub load: Measurement,
     pub counted: Observed,
     pub recording: Recording,
 }
 
-/// Runs `bench` without its probes and traces it from here, from its first instruction to its last.
+/// Runs `bench` without probes of its own and traces it from its first instruction to its last.
 pub fn watch(options: &str) -> Result<Watched, Failed> {
     let target = match options.contains("--rw nop") {
         true => String::new(),
         false => format!("--file {}", file().display()),
     };
     if options.contains("--buffered") {
-        // The data is in the page cache.
+        // Brings the data into the page cache.
         run(&format!("{target} --rw read --buffered --bs 64k --count 1024 --trace off"));
     }
-    // The shell waits for a line, then becomes the bench: the same process, so that its TGID is known in advance.
+    // The shell waits for a line and then executes bench in the same process, so that the TGID is known in advance.
     let mut child = Command::new("sh")
         .args(["-c", "read go && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_iotrail")])
         .args(["bench", "--json", "--trace", "off", "--warmup", "0"])
@@ -86,7 +86,7 @@ pub fn watch(options: &str) -> Result<Watched, Failed> {
         .spawn()?;
     let watched = watch_child(&mut child);
     if watched.is_err() {
-        // The process may still wait for its line, or may have exited already.
+        // The process may still be waiting for its line, or may have exited already.
         child.kill()?;
     }
     let out = child.wait_with_output()?;
@@ -99,7 +99,7 @@ pub fn watch(options: &str) -> Result<Watched, Failed> {
 
 fn watch_child(child: &mut Child) -> Result<(Observed, Recording), Failed> {
     let tgid = child.id();
-    // `bench` excludes its first thread too, which only waits for the load.
+    // `bench` also excludes its first thread, which only waits for the load.
     let subject = Subject {
         who: Scope::Process { tgid, unwatched_tid: tgid },
         interface: Interface::IoUring { iopoll: false },
@@ -127,7 +127,7 @@ pub fn counts(counted: &Observed) -> BTreeMap<(DeliveryPath, Option<String>), u6
     counted.vehicles.iter().map(|v| ((v.vehicle, v.detail.as_ref().map(ToString::to_string)), v.completions)).collect()
 }
 
-/// Events of a kind.
+/// Number of events of a kind.
 fn number(events: &[Event], of: fn(&What) -> bool) -> u64 {
     events.iter().filter(|e| of(&e.what)).count() as u64
 }
@@ -141,12 +141,12 @@ fn agrees(name: &str, options: &str) -> Result<(), Failed> {
     assert_eq!(Assembled { completions, oddities }.vehicles(), counts(&counted), "{name}: assembled, counted");
     let left = number(&recording.events, |e| matches!(e, What::SwitchedOut { .. }));
     assert_eq!(left, counted.context_switches, "context switches");
-    // Runs of an SQPOLL thread are counted, and not recorded: the thread already identifies its completions.
+    // Runs of an SQPOLL thread are counted but not recorded, because the thread already identifies its completions.
     if !options.contains("sqpoll") {
         let runs = number(&recording.events, |e| matches!(e, What::Run { .. }));
         assert_eq!(Some(runs), counted.task_work_runs, "runs of task work");
     }
-    // A request that an io-wq worker finished is freed by an item of task work, which posts nothing.
+    // A task work item that posts nothing frees a request completed by an io-wq worker.
     let frees = if options.contains("--force-async") { oddities.overclaimed_runs } else { 0 };
     assert_eq!(oddities.total() - oddities.of_blindness() - frees, 0, "{name}: {oddities:?}");
     Ok(())

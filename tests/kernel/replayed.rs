@@ -1,4 +1,4 @@
-//! `replay` of a recorded load whose requests and batches are known.
+//! `replay` of a recorded load with known requests and batches.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -57,7 +57,7 @@ fn exact() -> Result<(), Failed> {
         assert!(figure["recorded"].is_number() && figure["replayed"].is_number(), "{json}");
         assert!(figure["error"].is_number() && figure["ci95"].is_array(), "{json}");
     }
-    // Each batch is one call, in the recording and in the replay.
+    // Each batch is one call, both in the recording and in the replay.
     let calls = |side: &str| json["fidelity"]["calls_per_io"][side].as_f64().expect("a number");
     assert!(calls("recorded") >= 0.25 && calls("replayed") >= 0.25, "{json}");
     assert!(json["capture_slowdown"].as_f64().is_some_and(|slowdown| slowdown > 0.0), "{json}");

@@ -1,4 +1,5 @@
-//! A run that changes the host is killed repeatedly: no measurement is lost, everything is restored, and the run completes.
+//! A run that changes host settings is killed repeatedly: no measurement is lost, all settings are restored, and the
+//! run completes.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -16,9 +17,9 @@ use crate::trial;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 const KILLS: u32 = 20;
-/// Minimum number of kills that leave something set.
+/// Minimum number of kills that must leave a setting changed.
 const LEFT: u32 = 3;
-/// The run is killed after at most this many of its 36 measurements.
+/// Maximum number of the 36 measurements made before each kill.
 const EACH: usize = 3;
 
 pub fn trials() -> Vec<Trial> {
@@ -28,7 +29,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The disk's interrupts, the CPUs and the flag, as in `irq-placement`, plus all changeable settings of the disk.
+/// The disk's interrupts, the CPUs and the flag as in `irq-placement`, plus all changeable settings of the disk.
 const EXPERIMENT: &str = r#"
 name = "killed"
 title = "t"
@@ -62,7 +63,7 @@ impl Place {
         command
     }
 
-    /// Starts the run, or resumes it after a kill, also if no measurement was stored yet.
+    /// Starts the run, or resumes it after a kill, even if no measurement has been stored.
     fn run(&self) -> Command {
         let resume = self.store().is_some_and(|s| s.last_unfinished("killed").expect("its runs").is_some());
         let file = file().to_str().expect("a plain name");
@@ -78,14 +79,14 @@ impl Place {
         Store::open(&self.folder.path().join("s.db")).expect("a store that can be read")
     }
 
-    /// (cell, repeat) of the stored measurements; none if the store does not exist yet.
+    /// Pairs of cell and repeat of the stored measurements; empty if the store does not exist yet.
     fn done(&self) -> Vec<(u32, u32)> {
         let mut done: Vec<_> = self.store().iter().flat_map(|s| s.done(1).expect("its measurements")).collect();
         done.sort_unstable();
         done
     }
 
-    /// Number of stored measurements, without a guarantee: a store that is being created cannot be read.
+    /// Number of stored measurements, not guaranteed: a store cannot be read while it is being created.
     fn stored(&self) -> usize {
         let store = Store::open(&self.folder.path().join("s.db")).ok().flatten();
         store.and_then(|s| s.done(1).ok()).map_or(0, |done| done.len())
@@ -105,13 +106,13 @@ fn place() -> Result<Place, Failed> {
     Ok(Place { folder, queue: Path::new("/sys/block").join(disk).join("queue") })
 }
 
-/// The kernel and the shell both send SIGHUP.
+/// Both the kernel and the shell send SIGHUP.
 fn lost_terminal() -> Result<(), Failed> {
     let place = place()?;
     let before = place.settings();
     let mut run = place.run();
-    // The tests may run under nohup(1).
-    // SAFETY: one system call.
+    // The tests may be running under nohup(1).
+    // SAFETY: a single system call.
     unsafe {
         run.pre_exec(|| {
             libc::signal(libc::SIGHUP, libc::SIG_DFL);
@@ -123,7 +124,7 @@ fn lost_terminal() -> Result<(), Failed> {
         std::thread::sleep(Duration::from_millis(1));
     }
     for _ in 0..2 {
-        // SAFETY: a child that was not waited for.
+        // SAFETY: a child that has not been reaped.
         unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGHUP) };
     }
     let ended = child.wait_with_output()?;
@@ -137,7 +138,7 @@ fn killed() -> Result<(), Failed> {
     let before = place.settings();
     let mut random = u64::from(std::process::id()) | 1;
     let (mut killed, mut left, mut rounds) = (0, 0, 0);
-    // A slow machine has stored nothing by then: it gets more time.
+    // A slow machine has stored nothing by then, so it gets more time.
     let mut longest = Duration::from_secs(1);
     while rounds < KILLS || left < LEFT && rounds < 5 * KILLS {
         rounds += 1;
@@ -151,7 +152,7 @@ fn killed() -> Result<(), Failed> {
         while Instant::now() < until && place.stored() < before_it + EACH && child.try_wait()?.is_none() {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // Measurements stored at this moment are permanent.
+        // Measurements stored by now are permanent.
         let stored = place.done();
         if stored.len() == before_it {
             longest = (longest * 5 / 4).min(Duration::from_secs(20));
@@ -172,7 +173,7 @@ fn killed() -> Result<(), Failed> {
             break;
         }
     }
-    // Only two kills would prove little.
+    // Fewer kills would prove little.
     assert!(killed >= 5 && left >= LEFT, "{killed} were killed, {left} of them left something");
     let end: Output = place.run().output()?;
     assert!(end.status.success() || place.done().len() == 36, "{}", String::from_utf8_lossy(&end.stderr));

@@ -1,7 +1,8 @@
-//! Host settings, really changed: restored after each cell, at the end, and by `iotrail restore` after SIGKILL.
+//! Host settings are actually changed, and restored after each cell, at the end, and by `iotrail restore` after
+//! SIGKILL.
 //!
-//! The settings are the scheduler and `nr_requests` of the build's disk, the affinity of a movable interrupt
-//! (a network queue's, if there is one), and a CPU quota. This binary runs itself as the process that is killed.
+//! The settings are the scheduler and `nr_requests` of the build's disk, the affinity of a movable interrupt (a network
+//! queue's, if available), and a CPU quota. This binary runs itself as the process that is killed.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -18,7 +19,7 @@ use serde_json::Value;
 use crate::trial;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
-/// Set for the process that is killed; its value is ignored.
+/// Set for the process to be killed; its value is ignored.
 const DRIVER: &str = "IOTRAIL_TEST_SETTINGS";
 const ROUNDS: u32 = 30;
 
@@ -38,10 +39,10 @@ pub fn is_driver() -> bool {
     std::env::var_os(DRIVER).is_some()
 }
 
-/// Sets and restores repeatedly until it is killed.
+/// Repeatedly changes and restores settings until it is killed.
 pub fn drive() -> ! {
-    // A shell starts background jobs with SIGINT ignored, and children inherit that.
-    // SAFETY: no handler is set.
+    // A shell starts background jobs with SIGINT ignored, which children inherit.
+    // SAFETY: this sets no handler.
     unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
     let target = target();
     let mut settings = Settings::open().expect("the tests have a state folder of their own");
@@ -49,7 +50,7 @@ pub fn drive() -> ! {
         for cell in cells(&target) {
             settings.set(&cell, Some(&target)).expect("what was set before can be set again");
             if cell.cpu_quota.is_some() {
-                // A process that outlives this one in its cgroup. It ends by itself.
+                // A process that outlives this one in its cgroup. It exits by itself.
                 let child = Command::new("sleep").arg("3").stdout(Stdio::null()).spawn().expect("sleep starts");
                 std::thread::spawn(move || { child }.wait());
             }
@@ -64,7 +65,7 @@ fn conditions(toml: &str) -> Conditions {
     toml::from_str(toml).expect("conditions")
 }
 
-/// Neighbouring cells differ in everything or in one thing.
+/// Consecutive cells differ in all settings or in one.
 fn cells(target: &Target) -> Vec<Conditions> {
     let [one, other] = two_schedulers(target);
     let quiet = "cpu-quota = 0.5";
@@ -121,7 +122,7 @@ fn values(target: &Target) -> BTreeMap<PathBuf, String> {
     values
 }
 
-/// All cgroups of iotrail.
+/// All of iotrail's cgroups.
 fn cgroups() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from("/sys/fs/cgroup")];
@@ -138,8 +139,8 @@ fn cgroups() -> Vec<PathBuf> {
     found
 }
 
-/// Values that no kernel chooses by itself, so that values changed together with the scheduler have to be restored; the original
-/// values are set at the end.
+/// Values that no kernel chooses by itself, so that values changed together with the scheduler have to be restored; the
+/// original values are set at the end.
 struct Unusual(Vec<(PathBuf, String)>);
 
 impl Unusual {
@@ -182,7 +183,7 @@ impl State {
         self.0.path().join("iotrail/settings.journal")
     }
 
-    /// Exit status, JSON and standard error of the tool.
+    /// The tool's exit status, JSON and standard error.
     fn tool(&self, args: &[&str]) -> (i32, Value, String) {
         let out = self.command(TOOL.as_ref()).args(args).output().expect("the built binary starts");
         let json = serde_json::from_slice(&out.stdout).unwrap_or(Value::Null);
@@ -195,7 +196,7 @@ impl State {
         command
     }
 
-    /// Runs this binary as the process that changes things.
+    /// Runs this binary as the process that changes settings.
     fn driver(&self) -> Driver {
         let this = std::env::current_exe().expect("this binary");
         Driver(self.command(&this).env(DRIVER, "1").stdout(Stdio::null()).spawn().expect("it starts"))
@@ -217,7 +218,7 @@ impl Driver {
         self.0.id()
     }
 
-    /// Sends the signal and returns the signal that ended the process.
+    /// Sends the signal, and returns the signal that killed the process.
     fn end(&mut self, signal: libc::c_int) -> Option<i32> {
         // SAFETY: an unreaped child.
         unsafe { libc::kill(self.id() as libc::pid_t, signal) };
@@ -282,13 +283,14 @@ fn quota() -> Result<(), Failed> {
     Ok(())
 }
 
-/// SIGKILL at moments that are spread evenly over several turns of the driver, and after each the values of before.
+/// Sends SIGKILL at times spread evenly over several rounds of the driver; afterwards, the original values are restored
+/// each time.
 fn killed() -> Result<(), Failed> {
     let (state, target) = (State::new(), target());
     let _unusual = Unusual::set(&target);
     let before = values(&target);
     let (mut told, mut put_back, mut round) = (0, 0, 0);
-    // A slow machine has not started by then: it gets more time, until enough kills have left something.
+    // A slow machine has not started by then, so it gets more time until enough kills have left settings changed.
     let mut longest = Duration::from_millis(200);
     while round < ROUNDS || told <= ROUNDS / 2 && round < 10 * ROUNDS {
         round += 1;
@@ -327,7 +329,7 @@ fn one_at_a_time() -> Result<(), Failed> {
     wait_until("the journal", || state.journal().exists());
     let (status, _, stderr) = state.tool(&["list", "--json"]);
     assert_eq!((status, stderr.as_str()), (0, ""), "a run that goes on is no killed one");
-    // Between two rounds the lock is free, so one of several attempts finds it taken.
+    // The lock is free between two rounds, so only some attempts find it taken.
     wait_until("a refusal", || {
         let (status, _, stderr) = state.tool(&["restore"]);
         status == 3

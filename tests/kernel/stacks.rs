@@ -1,4 +1,4 @@
-//! Call sites of programs whose proportions are known. Counts and names; no time is asserted.
+//! Call sites of programs with known proportions. Asserts counts and names, but no times.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn traced_with(program: &Path, arguments: &[&str]) -> Result<TraceRecord, Failed
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-/// Counts by call site of one action with one system call or operation.
+/// Counts by call site, for one action with one system call or operation.
 fn at_sites(stacks: &Stacks, action: SiteAction, name: &str, of: fn(&SiteUse) -> u64) -> BTreeMap<String, u64> {
     let mut sites = BTreeMap::new();
     for stack in &stacks.stacks {
@@ -66,7 +66,8 @@ fn at_sites(stacks: &Stacks, action: SiteAction, name: &str, of: fn(&SiteUse) ->
     sites
 }
 
-/// Three no-ops for each read, and one sleep at each of two sites. The estimates' standard deviations are below 20 % of the counts.
+/// Three no-ops per read, and one sleep at each of two sites. The estimates' standard deviations are below 20 % of the
+/// counts.
 fn has_shares(stacks: &Stacks) {
     let submits = |name| at_sites(stacks, SiteAction::Submits, name, |of| of.count);
     let nops = submits("nop");
@@ -126,7 +127,8 @@ fn stripped() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Three quarters of the computing, of some hundred samples; and all samples are the CPU time, but for a thread's last ticks.
+/// Three quarters of the computing, from a few hundred samples. All samples add up to the CPU time, except for threads'
+/// last ticks.
 fn on_cpu() -> Result<(), Failed> {
     let place = place()?;
     let program = built(place.path(), &["-O1", "-g", "-fno-omit-frame-pointer"])?;
@@ -135,7 +137,7 @@ fn on_cpu() -> Result<(), Failed> {
     let sites = at_sites(&stacks, SiteAction::Runs, "user", |of| of.ns);
     let of = |name: &str| sites.get(name).copied().unwrap_or(0) as f64;
     let samples: u64 = at_sites(&stacks, SiteAction::Runs, "user", |of| of.samples).values().sum();
-    // Seven standard deviations of a share of 75 %: next to other programs, the samples stand for unequal times.
+    // Seven standard deviations of a 75 % share: next to other programs, samples represent unequal times.
     let (share, within) = (of("computes") / (of("computes") + of("adds")), 3.0 / (samples as f64).sqrt());
     assert!((share - 0.75).abs() < within, "{sites:?}, {samples} samples");
     let threads = trace.account.ok_or("an account")?.threads;

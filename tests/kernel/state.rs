@@ -1,4 +1,4 @@
-//! The kernel's state of rings and sockets, for programs with a known fault. Counts and shares within one run.
+//! The kernel's state of rings and sockets, for programs with known problems. Asserts counts and shares within a run.
 
 use std::process::{Command, Stdio};
 
@@ -83,12 +83,12 @@ fn nagle() -> Result<(), Failed> {
     Ok(())
 }
 
-/// In the record, and on standard error.
+/// In the record and on standard error.
 fn hangs() -> Result<(), Failed> {
     let mut hanging =
         Command::new(build("network/defer_never_entered.c")?).env("STAY", "60000").stdout(Stdio::null()).spawn()?;
     let pid = hanging.id();
-    // It is there once it sleeps between two system calls: only then has it submitted.
+    // The program has submitted only once it sleeps between two system calls.
     let calls = || std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
     for _ in 0..1000 {
         if calls().starts_with(&format!("{} ", libc::SYS_clock_nanosleep)) {

@@ -1,4 +1,4 @@
-//! Traces in the store: printed again, partial, refused by the store.
+//! Traces in the store: printed again, partial, rejected by the store.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -16,7 +16,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// A setup that is undone when dropped.
+/// Reverts a setup on drop.
 struct Undo(&'static str, PathBuf);
 
 impl Undo {
@@ -40,7 +40,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder")
 }
 
-/// Every name of the file is refused for this reason, and its bytes stay.
+/// Every name of the file is rejected for this reason, and the file's bytes are unchanged.
 fn refused(file: &Path, reason: &str) {
     let [hard, soft] = ["hard", "soft"].map(|name| file.with_file_name(name));
     std::fs::hard_link(file, &hard).expect("a hard link");
@@ -68,7 +68,7 @@ fn behind_loop() -> Result<(), Failed> {
     let made = Undo::after(&["losetup", &device.display().to_string()], &file, ("losetup", device.clone()));
     let name = device.file_name().expect("a name").to_string_lossy().into_owned();
     refused(&file, &format!("it backs {name}"));
-    // Once it is no longer in use, it is written.
+    // Once the file is no longer in use, it can be written.
     drop(made);
     let mut bench = Command::new(env!("CARGO_BIN_EXE_iotrail"));
     bench.args("bench --allow-write --trace off --count 64 --warmup 0 --rw write --file".split(' '));

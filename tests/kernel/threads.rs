@@ -1,4 +1,4 @@
-//! Findings of `trace` on threads that delay each other, and on unusable memory, compared with `ground`'s own facts.
+//! Findings of `trace` on threads that delay each other and on unusable memory, compared with `ground`'s facts.
 
 use iotrail_schema::trace_record::TraceRecord;
 use libtest_mimic::{Failed, Trial};
@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
     tests.into_iter().map(|(name, test)| trial::test(format!("threads::{name}"), test)).collect()
 }
 
-/// `None`: the machine cannot run the scenario.
+/// `None` if the machine cannot run the scenario.
 fn watched(scenario: &str) -> Option<(TraceRecord, Value)> {
     let (trace, truth) = watch(scenario);
     counts(&trace, &truth);
@@ -31,7 +31,7 @@ fn codes(t: &TraceRecord) -> Vec<&str> {
     t.findings.iter().map(|f| f.code.as_str()).collect()
 }
 
-/// The busy threads had the CPU; the same program without them hardly waits.
+/// The busy threads used the CPU; without them, the same program hardly waits.
 fn waits_for_cpu() -> Result<(), Failed> {
     let Some((t, _)) = watched("waiting_for_cpu") else { return Ok(()) };
     let r = t.total.stages.as_ref().and_then(|s| s.runnable.clone()).ok_or("runnable is known")?;
@@ -74,7 +74,7 @@ fn reaped_elsewhere() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The child has its own record for its use of the ring.
+/// The child has a separate record for its use of the ring.
 fn across() -> Result<(), Failed> {
     let (t, truth) = watch("reaped_by_a_child");
     let [whole, the_use] = &t.rings[..] else { return Err(format!("{} rings", t.rings.len()).into()) };
@@ -107,7 +107,7 @@ fn bad_buffers() -> Result<(), Failed> {
         let [e] = &o.errnos[..] else { return Err(format!("{opcode}: {:?}", o.errnos).into()) };
         assert_eq!((e.errno.as_str(), e.count), ("EFAULT", t.total.ios / 8));
         let user_data = e.user_data.as_ref().and_then(|data| u64::from_str_radix(data.strip_prefix("0x")?, 16).ok());
-        // A request refused before it is a submission, as by 6.1 with the index of a buffer, is not traced.
+        // A request rejected before it counts as submitted, as in 6.1 with a buffer index, is not traced.
         let number = user_data.map(|data| data & 0xffff_ffff);
         assert!(
             number == truth["facts"][fact].as_u64() || (opcode == "read_fixed" && number.is_none()),

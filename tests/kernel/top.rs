@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
 
 fn completions() -> Result<(), Failed> {
     let attempt = || -> Result<(Measurement, Vec<TopRecord>), Failed> {
-        // A steady load without disk I/O: the same rate in every second.
+        // A steady load without disk I/O, at the same rate in every second.
         let load = Beside::bench(file(), "--depth 4 --rate 4000 --buffered")?;
         let tgid = load.id();
         let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
@@ -71,7 +71,7 @@ fn completions() -> Result<(), Failed> {
 }
 
 fn reader_goes() -> Result<(), Failed> {
-    // The shell's own status is the tool's: head ends after the first line.
+    // The shell exits with the tool's status: head exits after the first line.
     let tool = env!("CARGO_BIN_EXE_iotrail");
     let script = format!("{{ {tool} top -i 0.2 --json; echo status $? >&2; }} | head -1");
     let out = Command::new("sh").args(["-c", &script]).output()?;
@@ -80,11 +80,12 @@ fn reader_goes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A pseudo-terminal of 80 by 24: the master and the program's side.
+/// An 80×24 pseudo-terminal: the master and the program's side.
 fn terminal() -> (File, OwnedFd) {
     let size = libc::winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let (mut outer, mut inner) = (-1, -1);
-    // SAFETY: two pointers for the descriptors and a live size; other arguments are null. This process owns both afterwards.
+    // SAFETY: two addresses for descriptors and a live size; the other arguments are null. This process then owns both
+    // descriptors.
     unsafe {
         let none = std::ptr::null_mut();
         assert_eq!(libc::openpty(&mut outer, &mut inner, none, std::ptr::null(), &size), 0);
@@ -95,7 +96,7 @@ fn terminal() -> (File, OwnedFd) {
 fn modes(terminal: &OwnedFd) -> libc::tcflag_t {
     // SAFETY: a plain C structure, valid when zero, which the call fills.
     let mut modes: libc::termios = unsafe { std::mem::zeroed() };
-    // SAFETY: an open terminal and a place for its modes.
+    // SAFETY: an open terminal, and an address for its modes.
     assert_eq!(unsafe { libc::tcgetattr(terminal.as_raw_fd(), &mut modes) }, 0);
     modes.c_lflag
 }

@@ -1,4 +1,4 @@
-//! `trace` on programs with known activity, in addition to the scenarios of `ground`.
+//! `trace` on programs with known activity, beyond the scenarios of `ground`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,14 +35,14 @@ pub fn trials() -> Vec<Trial> {
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// `trace --json` with these arguments.
+/// Runs `trace --json` with these arguments.
 fn traced(args: &[&str]) -> Result<TraceRecord, Failed> {
     let out = Command::new(TOOL).args(["trace", "--json"]).args(args).output()?;
     assert!(out.status.success(), "trace {args:?}: {}", String::from_utf8_lossy(&out.stderr));
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-/// Ended before /proc is read: while its process waited at the gate it was a different program.
+/// The program exits before /proc is read; while its process waited at the gate, it was a different program.
 fn name() -> Result<(), Failed> {
     let processes = traced(&["--", "true"])?.total.processes;
     assert_eq!(processes.iter().map(|p| (p.comm.as_str(), p.found)).collect::<Vec<_>>(), [("true", false)]);
@@ -53,7 +53,7 @@ fn cpu_ns(total: &Total) -> Option<u64> {
     total.cpu.user_ns.zip(total.cpu.system_ns).map(|(user, system)| user + system)
 }
 
-/// A thread uses at most the elapsed time as CPU time; time of its process before exec is not included.
+/// A thread's CPU time is at most the elapsed time, and excludes its process's time before exec.
 fn cpu_time() -> Result<(), Failed> {
     let total = traced(&["--", "true"])?.total;
     let cpu = cpu_ns(&total).ok_or("it has ended")?;
@@ -61,7 +61,7 @@ fn cpu_time() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A process that exists before and after the trace and rarely runs: a count of ticks would be 0 or too high.
+/// A process that exists before and after the trace but rarely runs: a count of ticks would be 0 or too large.
 fn cpu_time_of_process() -> Result<(), Failed> {
     let beside = Beside::bench(file(), "--rate 500")?;
     let ran_ns = || -> Result<u64, Failed> {
@@ -84,7 +84,7 @@ fn cpu_time_of_process() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The reads of each chain have a device stage, the no-ops have none. The probes may miss the end of a few reads.
+/// Each chain's reads have a device stage, its no-ops have none. The probes may miss the end of a few reads.
 fn linked() -> Result<(), Failed> {
     let ground = ground();
     let t =
@@ -99,7 +99,7 @@ fn linked() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Requests, completions, bytes, errors and short ones by opcode.
+/// By opcode: requests, completions, bytes, errors and short requests.
 type Counts = BTreeMap<String, [u64; 5]>;
 
 fn counted<'a>(rings: impl Iterator<Item = &'a RingRecord>) -> Counts {
@@ -125,7 +125,7 @@ fn done<'a>(rings: impl Iterator<Item = &'a Value>) -> Counts {
     sums
 }
 
-/// True for every ring, with any traced processes.
+/// Asserts what holds for every ring, whatever processes are traced.
 fn whole(trace: &TraceRecord) {
     assert_eq!(trace.total.probe.lost, Some(0));
     for r in &trace.rings {
@@ -134,7 +134,7 @@ fn whole(trace: &TraceRecord) {
     }
 }
 
-/// A ground program that waits for a start command; killed if the test does not wait for it.
+/// A ground program that waits for its start command; killed unless the test waits for it.
 struct Program(Child, BufReader<ChildStderr>);
 
 impl Program {
@@ -156,7 +156,7 @@ impl Program {
         Ok(self.0.stdin.take().expect("it has not started").write_all(b"\n")?)
     }
 
-    /// Waits for the program's exit and returns its facts.
+    /// Waits until the program exits, and returns its facts.
     fn truth(mut self) -> Result<Value, Failed> {
         let (mut said, mut failed) = (String::new(), String::new());
         self.0.stdout.take().expect("it is piped").read_to_string(&mut said)?;
@@ -168,14 +168,14 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Fails only if it has ended and was reaped.
+        // Fails only if it has exited and been reaped.
         if let Ok(()) = self.0.kill() {
             self.0.wait().expect("our own child");
         }
     }
 }
 
-/// Starts a trace of these processes with a recording; returns after tracing has started.
+/// Starts a trace of these processes with a recording; returns once tracing has started.
 fn watching(name: &str, whom: &[&str]) -> Result<(Child, PathBuf), Failed> {
     let recording = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.iotrail"));
     if recording.exists() {
@@ -198,7 +198,7 @@ fn watching(name: &str, whom: &[&str]) -> Result<(Child, PathBuf), Failed> {
     Ok((watch, recording))
 }
 
-/// Programs that all have rings when the trace starts, and end before it: the counts of each are its own.
+/// Programs that all have rings when the trace starts, and exit before it ends: each has its own counts.
 fn everyone() -> Result<(), Failed> {
     let scenarios = [("short_reads", 160_000), ("pipes", 40_000), ("sockets", 80_000), ("fork_children", 6_000)];
     let mut programs =
@@ -254,7 +254,7 @@ fn nested() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The first event of this ring is from its kernel thread, which has a different name.
+/// The first event of this ring comes from its kernel thread, which has a different name.
 fn polled() -> Result<(), Failed> {
     let mut program = Program::ready("sqpoll_napping", 20)?;
     let (watch, recording) = watching("polled", &["-p", &program.0.id().to_string()])?;
@@ -274,7 +274,7 @@ fn polled() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The probe on native aio's submission is attached at the process's first context: earlier submissions are counted.
+/// The probe on native AIO's submission is attached at the process's first context; earlier submissions are counted.
 fn begins_aio() -> Result<(), Failed> {
     const REQUESTS: u64 = 100_000;
     let load = format!(
@@ -296,12 +296,12 @@ fn begins_aio() -> Result<(), Failed> {
         number.parse::<u64>().unwrap_or_else(|_| panic!("{}", w.text))
     });
     assert_eq!(requests + unseen.unwrap_or(0), REQUESTS, "{:?}", total.warnings);
-    // In the 20 ms between two polls a fast machine submits thousands of requests, and a slow one none.
+    // In the 20 ms between two polls, a fast machine submits thousands of requests, and a slow one none.
     assert!(requests > 0, "{requests} were seen: {:?}", total.warnings);
     Ok(())
 }
 
-/// On ext4 and xfs. Reads need no worker, so reads that are ready after a write overtake it.
+/// On ext4 and xfs. Reads need no worker, so reads that become ready after a write overtake it.
 fn file_system() -> Result<(), Failed> {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("order.dat");
     let file = path.to_str().ok_or("a plain name")?;
@@ -310,7 +310,7 @@ fn file_system() -> Result<(), Failed> {
         let bench = ["--one-in", "1", "--", TOOL, "bench", "--trace", "off", "--warmup", "0", "--file", file];
         traced(&[&bench[..], &load].concat())
     };
-    // The file is laid out first: unwritten blocks would be completed differently.
+    // The file is laid out first, because unwritten blocks would be completed differently.
     watched()?;
     let t = until(
         || watched().expect("a load and its watch").total,

@@ -1,5 +1,6 @@
-//! Runs one test. Other programs may use the machine during it, so some tests attempt a measurement more than once, and a failed
-//! test runs a second time. Each failed attempt is recorded and printed at the end, and too many of them fail the complete run.
+//! Runs a test. Other programs may be using the machine, so some tests attempt a measurement more than once, and a
+//! failed test runs a second time. Each failed attempt is recorded and printed at the end, and too many of them fail
+//! the whole run.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -13,16 +14,16 @@ use libtest_mimic::{Failed, Trial};
 /// Maximum number of tests with a second run: 3 % of the tests on a machine with two busy CPUs.
 const SECOND_RUNS: usize = 10;
 
-/// Number of tests whose duration is printed at the end.
+/// Number of tests whose durations are printed at the end.
 const SLOWEST: usize = 20;
 
-/// Tests whose first attempt may fail, in percent of all tests.
+/// Percentage of tests whose first attempt may fail.
 const FIRST_FAILURES_PERCENT: usize = 15;
 
 struct Ran {
     name: String,
     took: Duration,
-    /// Why each attempt before the last one failed.
+    /// Why each attempt before the last failed.
     failed: Vec<String>,
     ran_twice: bool,
     passed: bool,
@@ -31,7 +32,7 @@ struct Ran {
 static RAN: Mutex<Vec<Ran>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// Failed attempts of the test that this thread runs.
+    /// Failed attempts of the test on this thread.
     static FAILED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -59,7 +60,8 @@ pub fn test(name: impl Into<String>, test: impl Fn() -> Result<(), Failed> + Sen
     })
 }
 
-/// The first result that `holds` accepts, otherwise the reason against the last one. A pause (in seconds) precedes each attempt.
+/// The first result that `holds` accepts, otherwise the objection to the last one. A pause (in seconds) precedes each
+/// attempt.
 pub fn attempts<T>(
     pauses: &[u64],
     attempt: impl Fn() -> T,
@@ -80,7 +82,7 @@ pub fn attempts<T>(
     Err(reason)
 }
 
-/// Records that an attempt of this thread's test failed and is repeated.
+/// Records that an attempt of this thread's test failed and will be repeated.
 pub fn attempt_failed(why: String) {
     FAILED.with_borrow_mut(|failed| failed.push(why));
 }
@@ -106,7 +108,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
 }
 
-/// Prints the slowest tests and all failed attempts, and whether these are few enough.
+/// Prints the slowest tests and all failed attempts; returns whether these are few enough.
 pub fn are_steady() -> bool {
     let mut ran = RAN.lock().expect("nothing panics with it");
     ran.sort_by_key(|r| std::cmp::Reverse(r.took));
@@ -131,7 +133,7 @@ pub fn are_steady() -> bool {
     }
     let twice = failed.iter().filter(|r| r.ran_twice).count();
     println!("first attempts failed in {} of {} tests, {twice} of these ran twice", failed.len(), ran.len());
-    // The share means nothing for a few tests.
+    // For a few tests, the percentage is meaningless.
     let most = SECOND_RUNS.max(ran.len() * FIRST_FAILURES_PERCENT / 100);
     let steady = twice <= SECOND_RUNS && failed.len() <= most;
     if !steady {

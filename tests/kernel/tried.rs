@@ -1,5 +1,6 @@
-//! `try` compared with ground truth: programs that wait in every way (tests/ground/tried.rs), with flags that they do not request.
-//! Granted flags are the requested ones, impossible arms are reported before they run, a stalling arm is dropped, results are correct.
+//! Compares `try` with ground truth: programs that wait in every way (tests/ground/tried.rs), with flags that they do
+//! not request. Granted flags equal the requested ones, impossible arms are reported before they run, a stalling arm is
+//! dropped, and results are correct.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -62,7 +63,7 @@ fn arm<'a>(run: &'a Value, name: &str) -> &'a Value {
     arms.iter().find(|a| a["name"] == name).unwrap_or_else(|| panic!("no arm {name}: {arms:?}"))
 }
 
-/// Granted flags of each ring in the timed measurements of an arm, by the kernel's own event.
+/// Granted flags of each ring in an arm's timed measurements, according to the kernel's event.
 fn granted(run: &Value, name: &str) -> Vec<Vec<String>> {
     flags_of(run, name, &true.into())
 }
@@ -97,7 +98,7 @@ fn every_arm() -> Result<(), Failed> {
         assert_eq!(granted(&run, name), vec![name.split(',').map(str::to_owned).collect::<Vec<_>>(); 2]);
         assert_eq!(done(&run, name), [200.0, 200.0], "{name}");
     }
-    // No supervisor sees the timed runs of the arm that changes no flags.
+    // No supervisor observes the timed runs of the arm that changes no flags.
     assert_eq!(granted(&run, "as-is"), Vec::<Vec<String>>::new());
     let metrics: Vec<&str> =
         run["comparisons"].as_array().expect("comparisons").iter().filter_map(|c| c["metric"].as_str()).collect();
@@ -135,7 +136,7 @@ fn of_threads() -> Result<(), Failed> {
     let why = defer["reason"].as_str().expect("a reason");
     assert_eq!(why, "single_issuer: 3 threads of ground submit to one ring, which the kernel rejects (EEXIST)");
     assert_eq!(done(&run, "coop_taskrun"), [150.0, 150.0]);
-    // By the kernel's own rules, without looking at the program.
+    // By the kernel's own rules, without examining the program.
     let run =
         tried("tried_enter", &["--ring", "taskrun_flag", "--ring", "defer_taskrun", "--ring", "sqpoll,coop_taskrun"]);
     for name in ["taskrun_flag", "defer_taskrun", "sqpoll,coop_taskrun"] {
@@ -180,7 +181,7 @@ fn tried_command(options: &[&str], command: &[&str]) -> Value {
     serde_json::from_slice(&out.stdout).expect("JSON")
 }
 
-/// A program without dynamic loader and liburing, whose ring a thread creates, as in Go.
+/// A program without dynamic loader and liburing, whose ring is created by a thread, as in Go.
 fn without_libraries() -> Result<(), Failed> {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("static");
@@ -196,7 +197,7 @@ fn without_libraries() -> Result<(), Failed> {
         assert_eq!(granted(&run, name), vec![name.split(',').map(str::to_owned).collect::<Vec<_>>(); 2]);
         assert_eq!(done(&run, name), [500.0, 500.0], "{name}");
     }
-    // No supervisor sees the timed runs of the arm that changes no flags.
+    // No supervisor observes the timed runs of the arm that changes no flags.
     assert_eq!(granted(&run, "as-is"), Vec::<Vec<String>>::new());
     Ok(())
 }
@@ -208,13 +209,13 @@ fn without_rings() -> Result<(), Failed> {
     assert!(said.contains("tried_none set up no io_uring, so that flags have no effect"), "{said}");
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_iotrail"));
     let arms = ["try", "--watch", "none", "--ring", "coop_taskrun"];
-    // Its metric is missing for the same reason, which is named first.
+    // Its metric is missing for the same reason, which is reported first.
     daemon.args(arms).args(["--metric", "tps=/tps = ([0-9]+)/", "--", "sh", "-c", "(setsid sleep 600 &)"]);
     let out = daemon.output().expect("iotrail runs");
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
     assert!(said.contains("exited without setting up an io_uring, and left in the background: "), "{said}");
-    // Nor is a ring that a process in the background has set up by then the command's.
+    // Neither does a ring that a background process has set up by then belong to the command.
     let line = format!(
         "setsid {} tried_enter --count 2000000000 & until ls -l /proc/$!/fd | grep -q io_uring; do :; done",
         ground().display()
@@ -228,7 +229,7 @@ fn without_rings() -> Result<(), Failed> {
         said.contains("without setting up an io_uring, and left in the background: ") && said.contains(" (ground)"),
         "{said}"
     );
-    // If no arm concerns rings, none is needed.
+    // If no arm changes rings, the program needs none.
     let run = tried("tried_none", &["--env-arm", "A=1"]);
     assert_eq!(done(&run, "A=1"), [200.0, 200.0]);
     Ok(())
@@ -240,7 +241,7 @@ fn beside_flags() -> Result<(), Failed> {
     assert_eq!(arm(&run, "none")["dropped"], "it changes nothing: the program requests these settings");
     assert_eq!((done(&run, "as-is"), done(&run, "short")), (vec![200.0, 200.0], vec![100.0, 100.0]));
     assert_eq!((done(&run, "cpus 0"), done(&run, "A=1")), (vec![200.0, 200.0], vec![200.0, 200.0]));
-    // An environment variable may decide whether a program uses io_uring.
+    // An environment variable may determine whether a program uses io_uring.
     let program = format!("exec {} $HOW", ground().display());
     let run = tried_command(&["--env", "HOW=tried_enter", "--env-arm", "HOW=tried_none"], &["sh", "-c", &program]);
     let without = "HOW=tried_none";
@@ -260,7 +261,7 @@ fn failures() -> Result<(), Failed> {
     let (status, text) = said(&["--check", "grep -q nothing-like-that"]);
     assert_eq!(status, Some(3), "{text}");
     assert!(text.contains("--check failed: exit status: 1"), "{text}");
-    // A failing program is fast, unless a check proves its work.
+    // A failing program is fast, unless a check proves that it did its work.
     let failing = |options: &[&str]| {
         let folder = tempfile::tempdir().expect("a folder");
         let mut tool = Command::new(env!("CARGO_BIN_EXE_iotrail"));
@@ -278,7 +279,7 @@ fn failures() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Every run gets a redirected file at the same position; a pipe is refused.
+/// Every run gets a redirected file at the same position; a pipe is rejected.
 fn input() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let at = |name: &str| folder.path().join(name);
@@ -311,7 +312,7 @@ fn input() -> Result<(), Failed> {
     Ok(())
 }
 
-/// One arm fails in the third block, one before the first.
+/// One arm fails in the third block, another before the first.
 fn gated() -> Result<(), Failed> {
     let folder = tempfile::tempdir().expect("a folder");
     let count = "[ -z \"$A\" ] || { n=$(cat n || echo 0); echo $((n + 1)) >n; [ $n -lt 3 ]; }";
@@ -336,7 +337,7 @@ fn gated() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Processes of a program that was started with this in its arguments.
+/// Processes of a program with this string in its arguments.
 fn running(mark: &str) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     let lines = processes.filter_map(|p| std::fs::read(p.path().join("cmdline")).ok());
@@ -344,14 +345,14 @@ fn running(mark: &str) -> Vec<String> {
     texts.filter(|t| t.contains(mark) && !t.contains("iotrail")).collect()
 }
 
-/// By Ctrl-C and by SIGKILL, during the run with probes and a timed run: the program ends with its children, also one that changed its
-/// user and one in a session of its own, or continues if requested.
+/// Stopped by Ctrl-C and by SIGKILL, during the traced run and during a timed run: the program exits with its children
+/// (including one that changed its user and one in a session of its own), or continues if requested.
 fn ended() -> Result<(), Failed> {
     let ends = [("INT", "one-per-arm"), ("INT", "none"), ("TERM", "none"), ("KILL", "one-per-arm"), ("KILL", "none")];
     let all = ends.map(|(s, w)| (s, w, false)).into_iter().chain(ends.map(|(s, w)| (s, w, true)));
     for (i, (signal, watch, stays)) in all.enumerate() {
         let folder = tempfile::tempdir().expect("a folder");
-        // Children of a killed one are still there when the next begins.
+        // Children of a killed program still exist when the next begins.
         let mark = format!("4.{}", 100_000 * (i as u32 + 1) + std::process::id());
         let mut child = Command::new(env!("CARGO_BIN_EXE_iotrail"))
             .args(["try", "--watch", watch, "--env-arm", "A=1", "--store"])
@@ -364,7 +365,7 @@ fn ended() -> Result<(), Failed> {
             .spawn()
             .expect("iotrail runs");
         let began = std::time::Instant::now();
-        // The run with probes loads them first; another one is within a block.
+        // The traced run loads the probes first; another run is within a block.
         while running(&mark).iter().filter(|t| t.starts_with("sleep ")).count() < 3 && began.elapsed().as_secs() < 30 {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
@@ -372,7 +373,7 @@ fn ended() -> Result<(), Failed> {
         assert!(sent.expect("kill").success());
         let status = child.wait().expect("it ends");
         if stays {
-            // All sleeps, before they end by themselves.
+            // All sleep processes, before they exit by themselves.
             let asleep = running(&mark).into_iter().filter(|t| t.starts_with("sleep ")).count();
             assert_eq!((asleep, status.code()), (3, (signal != "KILL").then_some(1)), "{signal} {watch}");
             while !running(&mark).is_empty() {
@@ -390,7 +391,7 @@ fn ended() -> Result<(), Failed> {
     Ok(())
 }
 
-/// For a program that ends immediately: each candidate's flags are proven in each run, and the blocks are complete.
+/// For a program that exits immediately: each candidate's flags are proven in each run, and the blocks are complete.
 fn searched() -> Result<(), Failed> {
     let folder = tempfile::tempdir().expect("a folder");
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
@@ -442,13 +443,13 @@ fn unprivileged() -> Result<(), Failed> {
     let out = run(&["--watch", "none"]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let json: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    // Without the right to trace, only the supervisor's report is available.
+    // Without the privilege to trace, only the supervisor's report is available.
     assert_eq!(flags_of(&json, "coop_taskrun", &Value::Null), vec![vec!["coop_taskrun".to_owned()]; 2]);
     let out = run(&[]);
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(3), "{said}");
     assert!(said.contains("--watch none"), "{said}");
-    // A search does without: the time is too short for it, and no privilege is missing.
+    // A search works without probes: the time is too short, but no privilege is missing.
     let out = unprivileged(&["advise", "--budget", "1ms"]);
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(2), "{said}");

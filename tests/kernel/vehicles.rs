@@ -1,4 +1,4 @@
-//! The delivery path of completions, for each configuration in which the kernel's code allows only one.
+//! The delivery path of completions, for each configuration in which the kernel's code permits only one.
 
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::Measurement;
@@ -49,7 +49,7 @@ fn peek_default() -> Result<(), Failed> {
 fn peek_coop() -> Result<(), Failed> {
     let tick_ns = 1e9 / f64::from(iotrail_host::clock::tick_hz().expect("the coarse clock has a resolution"));
     let disk = run(&format!("--file {} --depth 1 --cpus non-irq --count 2000 --trace off", file().display()));
-    // Then an I/O that is submitted after a tick is ready at the next one.
+    // In that case, an I/O submitted after a tick is ready at the next one.
     let quick = disk.latency_ns.p99.is_some_and(|ns| (ns as f64) < tick_ns / 2.0);
     until(
         || {
@@ -58,7 +58,8 @@ fn peek_coop() -> Result<(), Failed> {
             m
         },
         |m| {
-            // No interrupt is sent for them. Interrupts of other programs on that CPU deliver them too, at most one each.
+            // No interrupt is sent for them. Interrupts of other programs on that CPU deliver them too, at most one
+            // completion each.
             let others = [DeliveryPath::ReschedIpi, DeliveryPath::OtherIrq, DeliveryPath::DeviceIrq]
                 .map(|v| share(m, v))
                 .iter()
@@ -72,17 +73,18 @@ fn peek_coop() -> Result<(), Failed> {
             {
                 return Err(format!("{others} by {arrived} interrupts for others: {:?}", m.vehicles));
             }
-            // If the job has the CPU to itself this is the kernel's tick rate; otherwise its own share of the ticks.
+            // If the job has the CPU to itself, this is the kernel's tick rate; otherwise, its own share of the ticks.
             let carried = tick * m.ios.unwrap() as f64;
             let ticks = here().find(|i| i.vector == "LOC").expect("ticks are counted").on_watched;
             let per_tick = carried / ticks as f64;
-            // Other timers use the vector of the tick, and interrupts of other programs may have left no I/O for the tick.
+            // Other timers use the tick's vector, and interrupts of other programs may have left no I/O for the tick.
             let at_least = if quick { 0.8 * tick } else { 0.0 };
             if !(at_least..=1.05).contains(&per_tick) {
                 return Err(format!("{carried} I/Os in {ticks} ticks over the job"));
             }
             let expected = m.elapsed_ns as f64 / tick_ns;
-            // Other timers use the tick's vector too, and those of Linux 7 that end a slice fire often where a CPU is emulated.
+            // Other timers use the tick's vector too; those of Linux 7 that end a time slice fire often on an emulated
+            // CPU.
             if carried > 1.25 * expected && !is_emulated() {
                 return Err(format!("{carried} I/Os in the time of {expected} ticks"));
             }
@@ -108,7 +110,7 @@ fn defer_taskrun() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The target's interrupt lines in the form of a detail: `36 virtio1-req.0`.
+/// The target's interrupt lines, formatted like a detail: `36 virtio1-req.0`.
 fn lines(m: &Measurement) -> Vec<String> {
     let target = m.host.target.as_ref().expect("a file has a target");
     target.interrupts.iter().map(|i| format!("{} {}", i.irq, i.name)).collect()
@@ -181,11 +183,12 @@ fn libaio() -> Result<(), Failed> {
             m
         },
         |m| {
-            // The submitter posts I/Os that the device completes before io_submit returns: it drops the last reference.
+            // The submitter posts I/Os that the device completes before io_submit returns, because it drops the last
+            // reference.
             let (interrupt, inline) = (share(m, DeliveryPath::IrqDirect), share(m, DeliveryPath::Inline));
             let of_disk: f64 =
                 lines(m).iter().map(|l| detailed(m, DeliveryPath::IrqDirect, &format!("irq {l} "))).sum();
-            // Some interrupts can escape the probes (see `interrupts_missed`), and their completions with them.
+            // Some interrupts, with their completions, escape the probes (see `interrupts_missed`).
             let so = interrupt + inline >= 0.99 && interrupt > 0.0 && (interrupt - of_disk).abs() < 1e-9;
             so.then_some(()).ok_or(format!("{interrupt}, {of_disk} of the disk, {inline} inline: {:?}", m.vehicles))
         },
@@ -220,7 +223,7 @@ fn deep() -> Result<(), Failed> {
     Ok(())
 }
 
-/// With PREEMPT_RT, or by a boot parameter.
+/// With PREEMPT_RT, or with a boot parameter.
 fn interrupts_are_threads() -> bool {
     let asked = std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| line.contains("threadirqs"));
     asked || rustix::system::uname().version().to_string_lossy().contains("PREEMPT_RT")

@@ -1,4 +1,4 @@
-//! Several disks and devices in one run: conditions, placement and checks are each cell's own.
+//! Several disks and devices in one run: each cell has its own conditions, placement and checks.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("one_seed_gives_the_same_offsets_in_the_same_order", same_offsets),
 ];
 
-/// A loop device on a file of the test, detached on drop.
+/// A loop device on a test file, detached on drop.
 struct Loop {
     device: String,
     _file: tempfile::NamedTempFile,
@@ -58,7 +58,7 @@ fn scheduler(device: &str) -> String {
     chosen.map_or(text.trim(), |(name, _)| name).to_owned()
 }
 
-/// Runs an experiment with its own state directory and store, and calls `look` repeatedly meanwhile.
+/// Runs an experiment with a separate state directory and store, and calls `look` repeatedly meanwhile.
 fn run(text: &str, more: &[&str], look: &(dyn Fn(&Path) + Sync)) -> (i32, Value, String) {
     let folder = tempfile::Builder::new().prefix("run-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let at = |name: &str| -> PathBuf { folder.path().join(name) };
@@ -115,7 +115,7 @@ fn each_cells_own_device() -> Result<(), Failed> {
     assert!(schedulers.iter().all(|s| s[0] == a || s[1] == b), "both at once: {schedulers:?}");
     assert_eq!(journalled.iter().map(String::as_str).collect::<BTreeSet<_>>(), names[..2].iter().copied().collect());
     assert_eq!(names.map(scheduler), before, "put back");
-    // Each measurement names its target: the loop device's queue, the disk's interrupts.
+    // Each measurement names its target: the loop device's queue, and the disk's interrupts.
     let cells = json["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 2);
     let mut cpus: Vec<u32> = below.interrupts.iter().flat_map(|i| i.cpus.iter().copied()).collect();
@@ -133,18 +133,18 @@ fn each_cells_own_device() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Both queues have a scheduler: iotrail names the one of the queue that receives the requests.
+/// Both queues have a scheduler: iotrail names that of the queue which receives the requests.
 fn loop_mounted() -> Result<(), Failed> {
     let device = Loop::new();
     let disk = block::target(Path::new(&device.device)).expect("it is there").device.expect("the build is on a disk");
     let queue = Path::new("/sys/block").join(device.name()).join("queue/scheduler");
-    // A value different from the disk's, to distinguish the two; it disappears with the device.
+    // Different from the disk's value, to distinguish the two; it disappears with the device.
     let wanted = if scheduler(&disk) == "none" { "mq-deadline" } else { "none" };
     let before = scheduler(device.name());
     std::fs::write(&queue, wanted)?;
     let folder = tempfile::Builder::new().prefix("mount-").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let bench = |more: &str| -> Result<String, Failed> {
-        // The mount ends with its namespace.
+        // The mount disappears with its namespace.
         let script = "mount \"$1\" \"$2\" && head -c 2097152 /dev/zero >\"$2/f\" && sync && \
                       exec \"$3\" bench --trace off --warmup 0 --count 5000 --file \"$2/f\" $4";
         let out = Command::new("unshare")
@@ -167,13 +167,13 @@ fn loop_mounted() -> Result<(), Failed> {
         "{target}"
     );
     assert_eq!((&target["scheduler"], &target["filesystem"]), (&wanted.into(), &"ext4".into()), "{target}");
-    // A line may be broken between any two words.
+    // A line may break between any two words.
     let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
     for shown in [format!("{} (scheduler {wanted})", device.name()), format!("on {disk} (")] {
         assert!(words.contains(&shown), "{shown}: {screen}");
     }
     assert_eq!(words.matches("scheduler").count(), 1, "{screen}");
-    // By default a loop device has the file in the page cache.
+    // By default, a loop device reads its file through the page cache.
     let warnings = json["warnings"].as_array().expect("warnings");
     let cached = warnings.iter().find(|w| w["code"] == "not_from_device").ok_or("the disk moved little")?;
     let text = cached["text"].as_str().expect("a text");
@@ -181,7 +181,7 @@ fn loop_mounted() -> Result<(), Failed> {
     Ok(())
 }
 
-/// strace's view of a load's reads and writes per job: the measured ones are the last `count` of each thread.
+/// A load's reads and writes per job according to strace; the measured ones are each thread's last `count`.
 fn offsets(options: &str, count: usize) -> Vec<Vec<String>> {
     let folder = tempfile::Builder::new().prefix("strace-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let file = folder.path().join("x");
@@ -215,7 +215,7 @@ fn offsets(options: &str, count: usize) -> Vec<Vec<String>> {
     for line in text.lines().filter(|l| l.contains(", 4096, ")) {
         let (tid, call) = line.split_once(' ').expect("strace -f begins with the thread");
         let (call, end) = (call.trim_start(), call.rsplit(", ").next().expect("the offset comes last"));
-        // A call interleaved with another thread's is printed in two lines.
+        // strace prints a call interleaved with another thread's on two lines.
         let name = call.strip_prefix("<... ").unwrap_or(call);
         let op = name.split(['(', ' ']).next().expect("a name");
         let offset = end.split([')', ' ']).next().expect("digits");

@@ -18,7 +18,7 @@ const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
 const LOAD: &str = "bench --rw nop --count 2000 --warmup 0 --trace on --json";
 
-/// In a shell, after `before`.
+/// Runs in a shell, after `before`.
 fn after(before: &str, options: &str) -> Result<Output, Failed> {
     Ok(Command::new("sh").args(["-c", &format!("{before} exec {TOOL} {options}")]).output()?)
 }
@@ -32,7 +32,7 @@ fn soft() -> Result<(), Failed> {
     assert!(out.status.success(), "{}", said(&out));
     let m: Value = serde_json::from_slice(&out.stdout)?;
     assert_eq!((&m["ios"], &m["probe"]["completions_seen"]), (&2000.into(), &2000.into()));
-    // A traced command has its original limits.
+    // A traced command has the original limits.
     let out = after("ulimit -Sn 64;", "trace --json -- sh -c 'ulimit -Sn >&2'")?;
     assert!(out.status.success(), "{}", said(&out));
     assert!(said(&out).lines().any(|line| line == "64"), "{}", said(&out));

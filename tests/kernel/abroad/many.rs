@@ -1,4 +1,4 @@
-//! Many rings, many processes, many threads, one after another and at once.
+//! Many rings, processes and threads, one after another and at once.
 
 use std::process::{Command, Stdio};
 
@@ -25,7 +25,7 @@ pub const TESTS: &[(&str, Test)] = &[
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// Rings that a record lists individually.
+/// Number of rings that a record lists individually.
 const TOLD: u64 = 512;
 
 fn trace(scenario: &str, count: u64) -> Result<TraceRecord, Failed> {
@@ -41,7 +41,7 @@ fn trace(scenario: &str, count: u64) -> Result<TraceRecord, Failed> {
     Ok(record)
 }
 
-/// Requests and completions: of all rings, of the listed rings, and of the rings without a record.
+/// Requests and completions of all rings, of listed rings, and of rings without a record.
 fn sums(t: &TraceRecord) -> [(u64, u64); 3] {
     let nops = t.total.opcodes.iter().filter(|o| o.opcode == "nop");
     let all = nops.map(|o| (o.requests, o.completions)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
@@ -73,19 +73,19 @@ fn rings_at_once() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Intervals are printed while rings come and go, and while there are more than a trace distinguishes.
+/// Intervals are printed while rings come and go, and while there are more rings than a trace distinguishes.
 fn top() -> Result<(), Failed> {
     sums_of_top("rings_in_turn", 20_000, 40_000, "0.1")?;
     sums_of_top("children_with_rings", 160, 80_000, "0.1")?;
     sums_of_top("children_with_rings", 160, 80_000, "0.3")?;
-    // More than 16,384; even more may exceed the limit of descriptors, and is too much for a small guest.
+    // More than 16,384; a larger number might exceed the descriptor limit, and is too much for a small guest.
     if is_emulated() {
         return Ok(());
     }
     sums_of_top("rings_at_once", 18_000, 18_000 * 3 + 2997, "0.1")
 }
 
-/// The intervals sum to these numbers, in total, by process and by ring, and by delivery path.
+/// The intervals add up to these numbers: in total, by process, by ring, and by delivery path.
 fn sums_of_top(scenario: &str, count: u64, all: u64, interval: &str) -> Result<(), Failed> {
     let mut load = Command::new(ground())
         .args([scenario, "--count", &count.to_string(), "--start-on-stdin"])
@@ -97,7 +97,7 @@ fn sums_of_top(scenario: &str, count: u64, all: u64, interval: &str) -> Result<(
         .args(["top", "--json", "--interval", interval, "-p", &load.id().to_string()])
         .stdout(Stdio::piped())
         .spawn()?;
-    // Tracing has started when its first interval is printed.
+    // Tracing has started once its first interval is printed.
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(watch.stdout.take().expect("piped")));
     let mut told: Vec<TopRecord> = vec![serde_json::from_str(&lines.next().expect("an interval")?)?];
     std::io::Write::write_all(&mut load.stdin.take().expect("piped"), b"\n")?;
@@ -129,7 +129,7 @@ fn sums_of_top(scenario: &str, count: u64, all: u64, interval: &str) -> Result<(
 }
 
 fn forks() -> Result<(), Failed> {
-    // An untraced process whose children reuse the IDs of traced ones.
+    // An untraced process, whose children reuse the IDs of traced ones.
     let mut stranger = Command::new(ground())
         .args(["forks", "--count", "3000"])
         .stdin(Stdio::null())
@@ -152,14 +152,14 @@ fn threads() -> Result<(), Failed> {
     assert_eq!(t.total.ios, 4300);
     let slept = |v: &&DeliveryPathCount| v.detail.as_deref().is_some_and(|d| d.contains("slept"));
     let slept: u64 = t.total.vehicles.iter().filter(slept).map(|v| v.completions).sum();
-    // If the timer expires before the program waits, the program did not sleep.
+    // If the timer expires before the program waits, the program does not sleep.
     assert!((270..=300).contains(&slept), "{slept} of 300 slept: {:?}", t.total.vehicles);
     let inline: u64 = t.total.vehicles.iter().filter(|v| v.vehicle.name() == "inline").map(|v| v.completions).sum();
     assert_eq!(inline, 4000, "{:?}", t.total.vehicles);
     Ok(())
 }
 
-/// The kernel reuses the same request structure; each thread's request has ended when its turn comes again.
+/// The kernel reuses the same request structure; each thread's request has completed by the thread's next turn.
 fn turns() -> Result<(), Failed> {
     let t = trace("threads_take_turns", 2400)?;
     let f = &t.total.followed;
@@ -169,7 +169,7 @@ fn turns() -> Result<(), Failed> {
 
 const MIB: u64 = 1 << 20;
 
-/// With 500 rings, also with more traced requests per operation than the small maps have entries.
+/// With 500 rings, and with more traced requests per operation than the small maps have entries.
 fn memory() -> Result<(), Failed> {
     let (kernel, user, maps) = most_memory(&[], &["rings_at_once", "--count", "500", "--pause-ms", "1500"])?;
     assert!(maps > 20, "{maps} maps were found");
@@ -183,8 +183,8 @@ fn memory() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Maximum bytes during the trace of a scenario: of maps and programs by the kernel's fdinfo, and of iotrail's own memory. Then
-/// the number of maps.
+/// Maximum memory in bytes while tracing a scenario: of maps and programs according to the kernel's fdinfo, and of
+/// iotrail itself; then the number of maps.
 fn most_memory(options: &[&str], scenario: &[&str]) -> Result<(u64, u64, usize), Failed> {
     let mut watch = Command::new(TOOL)
         .args(["trace", "--json"])
@@ -212,7 +212,7 @@ fn most_memory(options: &[&str], scenario: &[&str]) -> Result<(u64, u64, usize),
     Ok((kernel, user, maps))
 }
 
-/// Three processes make a sixth, a third and a half of 3000 requests on one ring.
+/// Three processes make a sixth, a third and half of 3,000 requests on one ring.
 fn one_ring_of_processes() -> Result<(), Failed> {
     let t = trace("one_ring_of_processes", 3000)?;
     let uses: Vec<_> = t.rings.iter().map(|r| (r.use_of, r.requests, r.completions)).collect();
@@ -229,13 +229,13 @@ fn one_ring_of_processes() -> Result<(), Failed> {
 fn unwaited_children() -> Result<(), Failed> {
     let t = trace("unwaited_children", 10)?;
     let used = t.total.cpu.user_ns.zip(t.total.cpu.system_ns).map(|(user, system)| user + system);
-    // 10 times 50 ms, and the time to create and end them.
+    // 10 times 50 ms, plus the time to create and end the processes.
     let used = used.ok_or("CPU time is told")?;
     assert!((500_000_000..700_000_000).contains(&used), "{used} ns");
     Ok(())
 }
 
-/// The requests are reported as unfinished, with `-a` too.
+/// The requests are reported as unfinished, even with `-a`.
 fn killed_in_flight() -> Result<(), Failed> {
     let has_50_open = |t: &TraceRecord| {
         let reads = |r: &RingRecord| r.opcodes.iter().any(|o| (&*o.opcode, o.requests) == ("read", 50));

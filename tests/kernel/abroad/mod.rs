@@ -1,5 +1,5 @@
-//! Unusual environments: namespaces, many rings and processes, neighbours, low limits, hostile paths,
-//! several disks. iotrail's report is correct there, or it names the values that it cannot determine.
+//! Unusual environments: namespaces, many rings and processes, neighbours, low limits, hostile paths, several disks.
+//! iotrail's report is correct there, or names the values that it cannot determine.
 
 mod conditions;
 mod limits;

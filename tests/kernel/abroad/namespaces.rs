@@ -1,4 +1,4 @@
-//! PID namespaces, nested PID namespaces, no /proc: counts equal those outside.
+//! PID namespaces, nested PID namespaces, no /proc: the counts equal those outside.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub const TESTS: &[(&str, Test)] = &[
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
-/// Commands that run a command in namespaces. The last one has no /proc.
+/// Commands that run another command in namespaces. The last one has no /proc.
 const SURROUNDINGS: [&[&str]; 5] = [
     &["unshare", "-pf"],
     &["unshare", "-pf", "--mount-proc"],
@@ -68,7 +68,7 @@ fn loads() -> Result<(), Failed> {
         exact(&nops);
         assert_eq!((nops.ios.unwrap(), nops.per_io.syscalls), (2000, Some(1.0)), "{around:?}");
 
-        // Traced requests come from the same threads.
+        // The traced requests come from the same threads.
         let followed = bench(&format!("{on_file} --follow 1"))?;
         exact(&followed);
         let completions = followed.followed.as_ref().map(|f| (f.completions, f.unfinished));
@@ -77,7 +77,8 @@ fn loads() -> Result<(), Failed> {
         exact(&bench(&format!("{on_file} --engine posix_aio"))?);
         let has_proc = !around.contains(&"-mpf");
         if has_proc {
-            // A thread that polls in user mode has to be kicked, except for I/Os that the disk completes before the submission returns.
+            // A thread that polls in user mode has to be kicked, except for I/Os that complete before their submission
+            // returns.
             let peeking = bench(&format!("{on_file} --wait peek --cpus non-irq"))?;
             exact(&peeking);
             assert!(peeking.per_io.kicks > Some(0.01), "{around:?}: {:?}", peeking.per_io);
@@ -94,7 +95,7 @@ fn loads() -> Result<(), Failed> {
 }
 
 fn network() -> Result<(), Failed> {
-    // Without /proc the other end cannot be started.
+    // Without /proc, the other end cannot be started.
     for around in &SURROUNDINGS[..4] {
         let mut command = within(around);
         command.args(["net", "bench", "--json", "--engine", "io_uring", "--server-threads", "1", "--trace", "on"]);
@@ -157,7 +158,7 @@ fn traced(out: &Output) -> Result<TraceRecord, Failed> {
     Ok(serde_json::from_slice(&out.stdout).map_err(|e| format!("{e}: {}", String::from_utf8_lossy(&out.stderr)))?)
 }
 
-/// The counts equal the program's own counts, as outside a namespace.
+/// The counts equal the program's own, as outside of a namespace.
 fn commands() -> Result<(), Failed> {
     for around in SURROUNDINGS {
         // The scenario needs /proc to find the CPU of the disk's interrupts.
@@ -166,7 +167,7 @@ fn commands() -> Result<(), Failed> {
             let mut command = within(around);
             command.args(["trace", "--json", "--one-in", "1", "--"]).arg(ground()).arg(scenario);
             if scenario == "sqpoll" {
-                // /proc is read every 100 ms: 4,000 reads of a fast disk are over by then.
+                // /proc is read every 100 ms, and a fast disk completes 4,000 reads in less time.
                 command.args(["--count", "20000"]);
             }
             let out = ended(&mut command)?;
@@ -182,7 +183,8 @@ fn commands() -> Result<(), Failed> {
                 let process =
                     process.ok_or_else(|| format!("{around:?} {scenario}: process {} has no name", ring.tgid))?;
                 assert_eq!((process.comm.as_str(), process.found), ("ground", false), "{around:?} {scenario}");
-                // Both PIDs can be read only while the process lives: a process of a few milliseconds may have been missed.
+                // Both PIDs can be read only while the process is alive: a process of a few milliseconds may have been
+                // missed.
                 if let Some(here) = process.here {
                     assert!(inside.contains(&Some(here.into())), "{around:?} {scenario}: {here} of {inside:?}");
                     assert_ne!(here, process.tgid, "{around:?} {scenario}");
@@ -209,7 +211,7 @@ fn waiting_load(count: u32) -> String {
 
 fn by_number() -> Result<(), Failed> {
     for around in &SURROUNDINGS[1..4] {
-        // The load starts after the message about its child, which shows that it is traced.
+        // The load starts after the message about its child, which shows that the child is traced.
         let script = format!(
             "f=$(mktemp -u); mkfifo $f; sh -c 'sleep 600 & {load}; kill $!' <$f & one=$!; exec 3>$f; \
              {TOOL} trace --json -p $one 2>$f.said & t=$!; \
@@ -242,7 +244,7 @@ fn first_process() -> Result<(), Failed> {
             "{said}"
         );
     }
-    // sh does not exec its first command, because a second follows.
+    // sh does not exec its first command, because a second one follows.
     let script = format!("{TOOL} trace --json -d 300ms -p 1; true");
     let mut command = Command::new("unshare");
     command.args(["-pf", "--mount-proc", "sh", "-c", &script]);
@@ -255,7 +257,7 @@ fn first_process() -> Result<(), Failed> {
 }
 
 fn background() -> Result<(), Failed> {
-    // A shell in its own session, and one whose parent has ended: no process waits for either.
+    // A shell in a session of its own, and one whose parent has exited: no process waits for either.
     let daemon = format!("sleep 0.3; {TOOL} bench --rw nop --warmup 0 --trace off --count 3000");
     let script = format!("(setsid sh -c '{daemon}' >/dev/null 2>&1 &); (sh -c '{daemon}' >/dev/null 2>&1 &); exit 5");
     let trace = |options: &[&str], script: &str, status: i32| -> Result<(TraceRecord, String), Failed> {
@@ -287,7 +289,7 @@ fn background() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A background process does not belong to iotrail: neither Ctrl-C nor the end of the duration ends it.
+/// A background process does not belong to iotrail: neither Ctrl-C nor the end of the duration kills it.
 fn stopped() -> Result<(), Failed> {
     let script = "(setsid sleep 600 >/dev/null 2>&1 &); exit 0";
     for options in [&[] as &[&str], &["--duration", "1s"]] {

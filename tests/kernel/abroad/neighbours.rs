@@ -1,4 +1,4 @@
-//! Other programs run next to the traced one: their events are not counted as its own.
+//! Other programs run next to the traced program: their events are not attributed to it.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -25,7 +25,7 @@ pub const TESTS: &[(&str, Test)] = &[
 struct Neighbour(Child);
 
 impl Neighbour {
-    /// Returns after the neighbour has started its activity.
+    /// Returns once the neighbour's activity has started.
     fn start(name: &str) -> Result<Self, Failed> {
         let mut command = Command::new(ground());
         let mut neighbour = Self(command.arg(format!("beside:{name}")).stdout(Stdio::piped()).spawn()?);
@@ -52,7 +52,7 @@ fn names() -> Vec<String> {
     String::from_utf8(listed.stdout).expect("names").lines().map(Into::into).collect()
 }
 
-/// One thread each, and no device: no interrupts or kicks belong to them.
+/// One thread each and no device, so no interrupts or kicks belong to them.
 const CLEAN: [&str; 8] = [
     "inline_nop",
     "inline_cached",
@@ -64,16 +64,16 @@ const CLEAN: [&str; 8] = [
     "libaio_buffered",
 ];
 
-/// More threads are runnable than CPUs, including the neighbour's: waits for a CPU are real, and may be reported.
+/// More threads than CPUs are runnable, including the neighbour's, so waits for a CPU are real and may be reported.
 const CPU_TAKEN: &str = "waiting_for_cpu";
 
-/// Faults in the report on a program without a fault. `own`: findings that belong to the program.
+/// Errors in the report on a program without problems. `own`: findings that belong to the program.
 fn wrong(trace: &TraceRecord, own: &[&str]) -> Vec<String> {
     let found = trace.findings.iter().filter(|f| !own.contains(&f.code.as_str()));
     found.map(|f| format!("finding {}: {}", f.code, f.text)).collect()
 }
 
-/// One program after another in one trace: the activity of each by its own report.
+/// Runs one program after another in a single trace: checks each program's activity by its own report.
 fn watch_clean(path: &str) -> Result<(TraceRecord, Vec<Value>), Failed> {
     let each = CLEAN.map(|program| format!("{} {program} --count 960 --file {path}", ground().display()));
     let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
@@ -90,7 +90,7 @@ fn without_device() -> Result<(), Failed> {
     let path = file().display().to_string();
     let names = names();
     assert_eq!(names.len(), 10);
-    // Reading pages of the programs themselves would be their own I/O: bring them into the page cache first.
+    // Reading the programs' executables would count as their own I/O, so first brings them into the page cache.
     watch_clean(&path)?;
     for name in names {
         let mut neighbour = Neighbour::start(&name)?;
@@ -133,7 +133,7 @@ fn socket_loop() -> Result<(), Failed> {
     Ok(())
 }
 
-/// One read at a time: each has its own interrupt, or completes without one.
+/// One read at a time: each has an interrupt of its own, or completes without one.
 fn own_reads() -> Result<(), Failed> {
     let path = file().display().to_string();
     for name in ["disk_reader", "disk_writer", "peeking_ring", "unix_ping_pong"] {
@@ -148,7 +148,7 @@ fn own_reads() -> Result<(), Failed> {
             if own > total.ios as f64 {
                 return Err(format!("{program} beside {name}: {own} interrupts for {} reads", total.ios).into());
             }
-            // One interrupt reports all requests that end together.
+            // One interrupt reports all requests that complete together.
             let least = if program == "libaio" { total.ios as f64 / 8.0 } else { 0.9 * total.ios as f64 };
             if own + blind < least {
                 return Err(format!("{program} beside {name}: {own} interrupts, {blind} unseen").into());
@@ -166,10 +166,11 @@ fn own_load() -> Result<(), Failed> {
     for options in ["--depth 1", "--depth 1 --engine libaio", "--depth 1 --engine sync", "--depth 1 --engine posix_aio"]
     {
         let options = format!("{options} --count 1500 --warmup 0");
-        // Only interrupts report completions of native aio, and some interrupts run no BPF program.
+        // Only interrupts report native AIO's completions, and some interrupts run no BPF program.
         let m = if options.contains("libaio") { seen(&options) } else { watched(&options) };
         let own = m.per_io.device_irqs.expect("whose they are is known");
-        // One interrupt may end a read of each: the bytes moved by the disk show that both read.
+        // A single interrupt may complete a read of each; the bytes transferred by the disk show that both were
+        // reading.
         let moved = m.circumstances.as_ref().and_then(|c| c.device.as_ref()).expect("the disk counts").read_bytes;
         assert!(
             moved > m.bytes.unwrap() + 20 * 4096,
@@ -182,7 +183,7 @@ fn own_load() -> Result<(), Failed> {
         let unknown = unknown + m.probe.untracked.unwrap_or(0);
         assert!(own > 0.9 - unknown as f64 / m.ios.unwrap() as f64, "{options}: {own}");
     }
-    // It touches no device, though its file is on one.
+    // The load uses no device, although its file is on one.
     let m = watched("--rw nop --depth 16 --count 200000 --warmup 0");
     assert_eq!(m.per_io.device_irqs, Some(0.0));
     assert_eq!(m.per_io.kicks, Some(0.0));
@@ -190,7 +191,7 @@ fn own_load() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs on the test's file with probes. Seen and untracked completions sum to all I/Os.
+/// Runs on the test's file with probes. Observed and untracked completions add up to all I/Os.
 fn seen(options: &str) -> Measurement {
     let m = run(&format!("--file {} --trace on {options}", file().display()));
     let completions: u64 = m.vehicles.iter().map(|v| v.completions).sum();
@@ -199,14 +200,14 @@ fn seen(options: &str) -> Measurement {
     m
 }
 
-/// On some virtual machines no BPF program runs while a thread of process 1 is current, even for an interrupt.
+/// On some virtual machines, no BPF program runs while a thread of process 1 is current, not even for an interrupt.
 fn untracked() -> Result<(), Failed> {
     file();
     let m = seen("--engine libaio --depth 1 --count 8000 --warmup 0");
     let lines = m.interrupts.iter().filter(|i| i.credited.is_some_and(|n| n > 0));
     let unseen: u64 = lines.map(|i| i.proc_count.expect("/proc/interrupts").saturating_sub(i.count)).sum();
     let untracked = m.probe.untracked.expect("completions are seen");
-    // The edges are not read at one moment.
+    // The counters are not read at the same instant.
     assert!(untracked <= unseen + 2, "{untracked} untracked, {unseen} interrupts unseen");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Destinations of results: links, pipes, full disks, existing files.
+//! Destinations of results: symlinks, pipes, full disks, existing files.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
@@ -99,7 +99,7 @@ fn scratch() -> Result<(), Failed> {
             fs::remove_dir_all(&ours)?;
         }
     }
-    // Without a planted file it works, twice, and other users cannot access the files.
+    // Without a planted file it succeeds, twice, and other users cannot access the files.
     for _ in 0..2 {
         let out = writes(place.path(), &shared)?;
         assert!(out.status.success(), "{}", said(&out));
@@ -147,7 +147,7 @@ fn samples() -> Result<(), Failed> {
         assert_eq!((out.status.code(), said(&out).as_str()), (Some(2), line));
         assert!(out.stdout.is_empty(), "it is said before anything is measured");
         assert_eq!(fs::read_to_string(&path)?, "somebody's");
-        // Replaced by a rename: another link to the old file keeps its content.
+        // Replaced by a rename: another hard link to the old file keeps its contents.
         fs::hard_link(&path, place.path().join("old"))?;
         let out = bench(place.path(), &format!("{option} x --force"))?;
         assert!(out.status.success(), "{}", said(&out));
@@ -202,7 +202,7 @@ fn recording() -> Result<(), Failed> {
     let began = Instant::now();
     let out = loop {
         let out = ended(record(place.path(), "fifo", &load)?)?;
-        // The reader may not have opened it yet.
+        // The reader may not have opened the pipe yet.
         if out.status.success() || began.elapsed() > Duration::from_secs(5) {
             break out;
         }
@@ -217,7 +217,7 @@ fn recording() -> Result<(), Failed> {
     let reader = fs::File::options().read(true).write(true).open(&path)?;
     let endless = [TOOL, "bench", "--rw", "nop", "--runtime", "60s", "--warmup", "0", "--trace", "off"];
     let child = record(place.path(), "fifo", &endless)?;
-    // Wait until the pipe is full; loading the probes takes an unknown time.
+    // Waits until the pipe is full; loading the probes takes an unknown time.
     let began = Instant::now();
     while rustix::io::ioctl_fionread(&reader)? < 60_000 && began.elapsed() < Duration::from_secs(50) {
         std::thread::sleep(Duration::from_millis(20));
@@ -249,7 +249,7 @@ fn limited() -> Result<(), Failed> {
     assert_eq!(fs::metadata(place.path().join("rec"))?.len(), 128 * 512);
     let told = Command::new(TOOL).args(["explain", "rec"]).current_dir(place.path()).output()?;
     assert!(told.status.success(), "{}", said(&told));
-    // The program inherits the original disposition of the signal.
+    // The program inherits the original signal disposition.
     let out = traced("-- dd if=/dev/zero of=x bs=64k count=9")?;
     assert_eq!(out.status.code(), Some(128 + libc::SIGXFSZ), "{}", said(&out));
     Ok(())

@@ -1,4 +1,4 @@
-//! Selection of traced requests, and the estimates based on them.
+//! How traced requests are selected, and the estimates based on them.
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ fn traced(args: &[&str], command: &[&str]) -> Result<TraceRecord, Failed> {
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
-/// No-ops at a rate far above the one up to which all requests are traced.
+/// No-ops at a rate far above the rate up to which all requests are traced.
 const STORM: &str =
     "bench --engine io_uring --rw nop --depth 64 --batch 32 --count 300000 --warmup 0 --trace off --json";
 
@@ -48,7 +48,7 @@ fn measured(said: &str, field: &str) -> Result<u64, Failed> {
     m[field].as_u64().ok_or_else(|| format!("it has no {field}").into())
 }
 
-/// The trace of a load, and the load's own measurement.
+/// Traces a load; returns the trace and the load's own measurement.
 fn beside_its_own(options: &[&str], load: &str) -> Result<(TraceRecord, String), Failed> {
     let out = Command::new(TOOL)
         .args(["trace", "--json"])
@@ -61,8 +61,8 @@ fn beside_its_own(options: &[&str], load: &str) -> Result<(TraceRecord, String),
     Ok((serde_json::from_slice(&out.stdout)?, said))
 }
 
-/// Hardly any of these requests is traced: based only on traced ones, the ring would have been in use for microseconds.
-/// The count keeps even a fast machine busy for more than the 20 ticks that a CPU time needs.
+/// Almost none of these requests is traced: judging by traced requests alone, the ring would have been in use for
+/// microseconds. The count keeps even a fast machine busy for more than the 20 ticks that a CPU time needs.
 fn over_counted_time() -> Result<(), Failed> {
     let (t, said) = beside_its_own(&["--one-in", "1000000"], "--rw nop --depth 64 --batch 32 --runtime 500ms")?;
     assert!(t.total.followed.completions < 20, "{:?}", t.total.followed);
@@ -110,7 +110,7 @@ fn many() -> Result<(), Failed> {
     assert!(requests >= 300_000, "{requests}");
     let sampled = f.sampled_from.ok_or("it is counted")?;
     assert_eq!((f.adaptive, f.whole + sampled), (true, requests), "all, and one in 100 of the others");
-    // On a busy machine a window or two may have no no-ops.
+    // On a busy machine, a window or two may contain no no-ops.
     assert!(f.whole >= 200 && sampled >= requests / 2, "{f:?}");
     let [lo, hi] = f.requests_ci95.ok_or("an interval")?;
     assert!(lo <= requests as f64 && requests as f64 <= hi, "{requests} is not in {lo} to {hi}");
@@ -156,7 +156,7 @@ fn windows() -> Result<(), Failed> {
         }
         let (choosing, finishing) = w.choosing_ns.zip(w.finishing_ns).ok_or("both are told")?;
         assert_eq!(choosing + finishing, t.total.elapsed_ns, "{load}: {w:?}");
-        // The first window may have opened before the load started, and the last one at its end.
+        // The first window may have opened before the load started, and the last one when it ended.
         assert!(choosing >= (w.opened - 1) * w.open_ns && finishing > 0, "{load}: {w:?}");
     }
     Ok(())
@@ -173,7 +173,7 @@ fn after_a_burst() -> Result<(), Failed> {
     Ok(())
 }
 
-/// One request per call, some hundred thousand calls per second.
+/// One request per call, a few hundred thousand calls per second.
 fn windows_while_busy() -> Result<(), Failed> {
     let one_by_one = |rw: &str, engine: &str| {
         format!("{TOOL} bench --engine {engine} --rw {rw} --depth 1 --runtime 4s --warmup 0 --trace off --json")
@@ -184,11 +184,11 @@ fn windows_while_busy() -> Result<(), Failed> {
     nothing_lost(&t);
     let sampled = t.total.sampled_events.as_ref().ok_or("it is busy")?;
     assert!(sampled.windows >= 5 && sampled.completions * 4 < t.total.ios, "{sampled:?}");
-    // Setup before the load, and its end after it, are not calls of an I/O.
+    // Setup before the load and teardown after it are not calls of an I/O.
     let per_io = t.total.per_io.syscalls.ok_or("estimated")?;
     assert!((0.999..1.01).contains(&per_io), "{per_io}");
     let [lo, hi] = t.total.per_io_intervals.get("syscalls").ok_or("enough windows")?;
-    // The width depends on other activity of the machine.
+    // The width depends on the machine's other activity.
     assert!(0.5 < *lo && lo <= &per_io && &per_io <= hi && *hi < 1.5, "{lo} to {hi}");
 
     let t = traced(&["--exact"], &nops)?;
@@ -196,7 +196,7 @@ fn windows_while_busy() -> Result<(), Failed> {
     let calls = t.total.mode_switches.iter().find(|s| s.cause == "syscall").ok_or("counted")?.count;
     assert!((t.total.ios..t.total.ios + 10_000).contains(&calls), "{calls} calls of {} no-ops", t.total.ios);
 
-    // The system calls of native aio show all its requests.
+    // Native AIO's system calls show all its requests.
     let file = tempfile::NamedTempFile::new()?;
     file.as_file().set_len(16 << 20)?;
     let reads = format!("{} --file {}", one_by_one("randread", "libaio"), file.path().display());
@@ -217,11 +217,11 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     // The rings' counters were read at most a second before the load's end. The windows contain much less.
     let (posted, all) = (w.posted.ok_or("they are read")?, measured(&said, "ios")?);
     assert!(posted <= all, "{posted} of {all}: {w:?}");
-    // Extrapolated by time, since the ring is closed at the end.
+    // Extrapolated by time, because the ring is closed at the end.
     let ratio = t.total.ios as f64 / all as f64;
     assert!((0.2..5.0).contains(&ratio), "{} of {all}: {w:?}", t.total.ios);
     assert!(posted as f64 > 0.6 * all as f64 && w.posted_is_all == Some(false), "{posted} of {all}: {w:?}");
-    // Not less than the rings' counters. Each count, in total and of the ring, is marked as an estimate.
+    // At least as much as the rings' counters. Each count, in total and of the ring, is marked as an estimate.
     assert!(t.total.ios >= posted - posted / 1000, "{} of {posted}: {w:?}", t.total.ios);
     let marked = |of: &CountIntervals, path: &str| of.contains_key(&format!("vehicles.{path}"));
     for v in &t.total.vehicles {
@@ -233,7 +233,7 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     let (t, said) = beside_its_own(&["--light-after", "500ms"], "--rw nop --depth 1 --rate 200 --runtime 3s")?;
     assert_eq!((t.total.windows, t.total.ios), (None, measured(&said, "ios")?), "nobody feels 200 a second");
 
-    // A load that continues after the trace: its counters are read to the end.
+    // A load that continues after the trace, so its counters are read at the end.
     let mut load = Command::new(TOOL)
         .args(["bench", "--rw", "nop", "--depth", "16", "--batch", "8", "--runtime", "60s", "--trace", "off", "--json"])
         .stdout(std::process::Stdio::null())
@@ -250,9 +250,9 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     let w = t.total.windows.ok_or_else(|| format!("no-ops feel the probes: {:?}", t.total))?;
     let posted = w.posted.ok_or("they are read")?;
     assert!(posted <= after - before && w.posted_is_all == Some(true), "{before} {after} {w:?}");
-    // Rounded by ring, opcode and delivery path.
+    // Rounded per ring, opcode and delivery path.
     assert!(t.total.ios.abs_diff(posted) * 1000 < posted, "{} of {posted}: {w:?}", t.total.ios);
-    // Batches of 8, by the time of the windows and by their completions.
+    // Batches of 8: extrapolated by the windows' time, and by their completions.
     let calls = t.total.per_io.syscalls.zip(t.total.per_io_intervals.get("syscalls").copied());
     if let Some((calls, [lo, hi])) = calls {
         assert!((lo..=hi).contains(&calls) && lo <= 0.126 && hi >= 0.125, "{calls} [{lo}, {hi}]");
@@ -262,7 +262,7 @@ fn goes_on_by_windows() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Completions posted to a process's only ring since its creation, by fdinfo; none while the ring is locked.
+/// Completions posted to a process's only ring since its creation, according to fdinfo; empty while the ring is locked.
 fn posted_by(pid: u32) -> Result<u64, Failed> {
     for _ in 0..100_000 {
         for fd in std::fs::read_dir(format!("/proc/{pid}/fd"))? {

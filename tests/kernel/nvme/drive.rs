@@ -28,7 +28,7 @@ impl Drive {
     }
 }
 
-/// By their serial numbers.
+/// Identified by their serial numbers.
 pub fn all() -> Vec<Drive> {
     let read = |path: PathBuf| fs::read_to_string(path).map(|t| t.trim().to_owned()).unwrap_or_default();
     let mut drives: Vec<Drive> = fs::read_dir("/sys/block")
@@ -48,7 +48,7 @@ pub fn all() -> Vec<Drive> {
     drives
 }
 
-/// The drive that keeps its data.
+/// The drive that retains its data.
 pub fn sound() -> Drive {
     named("lab0")
 }
@@ -80,7 +80,7 @@ pub fn run(options: &str) -> Measurement {
     read(&out)
 }
 
-/// Exit status and error line of a refused load.
+/// Exit status and error line of a rejected load.
 #[track_caller]
 pub fn refused(options: &str) -> (i32, String) {
     let out = bench(options).output().expect("the built binary starts");
@@ -89,8 +89,8 @@ pub fn refused(options: &str) -> (i32, String) {
     (out.status.code().expect("an exit status"), said)
 }
 
-/// Writes the complete used part, so that every block can be checked; then reads and writes it at random with checks, and with
-/// probes if `watched` is `on`.
+/// Writes the entire used part, so that every block can be checked; then reads and writes it at random with checks, and
+/// with probes if `watched` is `on`.
 #[track_caller]
 pub fn written_and_checked(options: &str, bytes: u64, block: u64, watched: &str) -> Measurement {
     const MIXED: u64 = 10_000;
@@ -125,7 +125,7 @@ fn write(path: impl AsRef<Path>, text: &str) {
     fs::write(&path, text).unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display()));
 }
 
-/// Unbinds the kernel's driver from the drive, and binds it again on drop.
+/// Unbinds the kernel's driver from the drive, and rebinds it on drop.
 pub struct Released(pub Drive);
 
 pub fn release(drive: &Drive) -> Released {
@@ -140,7 +140,7 @@ impl Drop for Released {
     }
 }
 
-/// Waits for the disk and the generic device of a drive that was just added.
+/// Waits for the disk and the generic device of a newly added drive.
 pub fn appear(serial: &str) {
     until("a drive's devices", || {
         all()
@@ -149,7 +149,7 @@ pub fn appear(serial: &str) {
     });
 }
 
-/// Removes the drive from its bus, by sysfs.
+/// Removes the drive from its bus through sysfs.
 pub fn take_out(drive: &Drive) {
     write(format!("/sys/bus/pci/devices/{}/remove", drive.address), "1");
 }

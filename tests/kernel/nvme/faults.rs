@@ -1,5 +1,5 @@
-//! Failing drives: errors are counted by name and the load ends as requested. Removed drives: commands in flight
-//! count as failed, and the load ends.
+//! Failing drives: errors are counted by name, and the load ends as requested. Removed drives: commands in flight count
+//! as failed, and the load ends.
 
 use std::fs;
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use super::drive::{Drive, bench, failing, put_back, read, release, run, sound, t
 use super::own::maps_registers;
 use crate::trial;
 
-/// The second drive fails reads of the first sector here, and writes of that one.
+/// The second drive fails reads of the first of these sectors, and writes of the second.
 const READ_FAILS_AT: u64 = 1 << 20;
 const WRITE_FAILS_AT: u64 = 2 << 20;
 
@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
     trials
 }
 
-/// All blocks of 4 MiB once: one of them has the bad sector.
+/// All blocks of 4 MiB, each once; one of them contains the bad sector.
 fn swept(engine: &str, file: &str, rw: &str) -> (u64, u64, Vec<ErrorCount>) {
     let m = run(&format!(
         "--engine {engine} --wait peek --file {file} --rw {rw} --allow-write --size 4m --count 1024 --depth 8 --trace off"
@@ -55,7 +55,7 @@ fn by_name() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The load's thread has used some ticks of CPU time, so it has done I/Os.
+/// Whether the load's thread has used some ticks of CPU time, and has therefore done I/Os.
 pub fn worked(tgid: u32) -> bool {
     let tasks = fs::read_dir(format!("/proc/{tgid}/task")).into_iter().flatten().flatten();
     let stats = tasks.filter_map(|t| fs::read_to_string(t.path().join("stat")).ok());
@@ -89,7 +89,7 @@ fn taken_out(engine: &str) -> Result<(), Failed> {
     }
     put_back(&was);
     let m = read(&out);
-    // A removed disk has size 0: reads return 0 at its end.
+    // A removed disk has size 0, so reads return 0 at its end.
     let failed = m.errors.unwrap() + m.short_ios.unwrap();
     assert!(failed >= 10_000 && failed < m.ios.unwrap(), "{failed} of {} failed", m.ios.unwrap());
     assert!(m.errors > Some(0) || engine != "nvme_user" && engine != "io_uring_cmd");

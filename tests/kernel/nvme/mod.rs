@@ -1,7 +1,8 @@
-//! NVMe drives of the lab: passthrough, iotrail's own driver, polled queues; failing drives and removed drives.
+//! NVMe drives of the lab: passthrough, iotrail's own driver, polled queues; failing and removed drives.
 //!
-//! These tests write to the drives, so they run only on the lab's (QEMU's, with serial numbers that start with `lab`): one that
-//! keeps its data and has a poll queue, and one with errors at the positions in [`faults`].
+//! These tests write to the drives, so they run only on the lab's drives (emulated by QEMU, with serial numbers that
+//! start with `lab`): one that retains its data and has a poll queue, and one with errors at the positions in
+//! [`faults`].
 //!
 //! ```text
 //! iotrail lab run --nvme queues=2,poll=1,size=64m,data=keep \
@@ -16,7 +17,7 @@ mod polled;
 
 use libtest_mimic::Trial;
 
-/// The reason why these tests cannot run here; `None`: they can.
+/// Why these tests cannot run here; `None` if they can.
 pub fn missing() -> Option<String> {
     drive::all().is_empty().then(|| "no NVMe drive of the lab is here".into())
 }

@@ -1,4 +1,4 @@
-//! `--engine nvme_user`: iotrail's own driver, on a drive unbound from the kernel's.
+//! `--engine nvme_user`: iotrail's own driver, on a drive that is unbound from the kernel's driver.
 
 use std::process::Stdio;
 
@@ -32,7 +32,7 @@ fn written() -> Result<(), Failed> {
     Ok(())
 }
 
-/// One page, two, a list, more than half a list.
+/// One page, two pages, a list, more than half a list.
 fn sizes() -> Result<(), Failed> {
     let drive = sound();
     let released = release(&drive);
@@ -86,7 +86,7 @@ fn anothers() -> Result<(), Failed> {
     let (status, said) = refused(&format!("{load} --rw write --count 1"));
     assert_eq!(status, 2);
     assert!(said.ends_with("add --allow-write to destroy its contents"), "{said}");
-    // One at a time.
+    // Only one process may use the drive.
     let mut first = bench(&format!("{load} --runtime 60s")).stdout(Stdio::null()).spawn()?;
     until("the first run has the drive", || maps_registers(first.id()));
     let (status, said) = refused(&format!("{load} --count 1"));
@@ -104,7 +104,7 @@ pub fn maps_registers(tgid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{tgid}/maps")).is_ok_and(|maps| maps.contains("/resource0"))
 }
 
-/// Whether the function may reach memory (bus mastering, in the command register of its configuration).
+/// Whether DMA is enabled (bus mastering, in the function's command register).
 fn reaches_memory(address: &str) -> bool {
     let config = std::fs::read(format!("/sys/bus/pci/devices/{address}/config")).expect("its configuration");
     config[4] & 4 != 0

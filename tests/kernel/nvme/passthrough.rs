@@ -1,4 +1,4 @@
-//! `--engine io_uring_cmd`: written data is read back, in every mode of a ring, and every completion is accounted for.
+//! `--engine io_uring_cmd`: written data is read back in every mode of a ring, and every completion is accounted for.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,7 +9,7 @@ use libtest_mimic::{Failed, Trial};
 use super::drive::{bench, read, refused, run, sound, written_and_checked};
 use crate::trial;
 
-/// A file system's block, and more than the slots of any load here.
+/// More blocks of a file system than any load here has slots.
 const BYTES: u64 = 4 << 20;
 
 pub fn trials() -> Vec<Trial> {
@@ -56,7 +56,7 @@ fn every_completion(options: &str) -> Result<(), Failed> {
             m.vehicles
         );
     }
-    // The target is the block device of the same drive.
+    // The target is the same drive's block device.
     let target = m.host.target.clone().expect("a target");
     assert_eq!((target.device.as_deref(), target.driver.as_deref()), (Some(drive.disk.as_str()), Some("nvme")));
     assert!(!target.interrupts.is_empty(), "its queues' interrupts are known");
@@ -69,7 +69,7 @@ fn sizes() -> Result<(), Failed> {
         let options = format!("--engine io_uring_cmd --file {} --depth 4 --trace off", drive.generic());
         let common = format!("{options} --allow-write --verify --size 4m --bs {block}");
         assert_eq!(run(&format!("{common} --rw write --count {}", (4 << 20) / block)).errors, Some(0));
-        // The block layer finds the same on the same places.
+        // Through the block layer, the same data is at the same offsets.
         let read =
             run(&format!("--trace off --file {} --rw read --verify --size 4m --bs 4096 --count 1024", drive.block()));
         assert_eq!((read.ios.unwrap(), read.errors.unwrap()), (1024, 0), "{block}");
@@ -100,7 +100,7 @@ fn held() -> Result<(), Failed> {
     let (status, said) = refused(&write);
     assert_eq!(status, 2);
     assert!(said.ends_with("which exists; add --allow-write to destroy its contents"), "{said}");
-    // A file system or a volume opens it with O_EXCL too.
+    // A file system or a volume also opens it with O_EXCL.
     let holder = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(drive.block())?;
     let (status, said) = refused(&format!("{write} --allow-write"));
     assert_eq!(status, 2);

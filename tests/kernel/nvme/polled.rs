@@ -44,7 +44,7 @@ fn no_interrupts() -> Result<(), Failed> {
             );
             assert_eq!(m.per_io.device_irqs, Some(0.0));
         }
-        // And it does for those that are not polled.
+        // The device does send interrupts for queues that are not polled.
         let before = arrived(&drive.disk);
         let m = run(&format!("{load} --depth 1"));
         let irqs = arrived(&drive.disk) - before;
