@@ -173,7 +173,7 @@ impl FromArgMatches for AdviseArgs {
     }
 }
 
-/// As `--json` prints it.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Advised<'a> {
     head: &'a Head,

@@ -29,7 +29,7 @@ pub struct NamedTrace {
 /// The record as JSON, with its name in the store.
 #[derive(Serialize)]
 pub struct PrintedTrace<'a> {
-    /// Its name in the store; left out if it is not stored.
+    /// Its name in the store; omitted if it is not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<&'a str>,
     #[serde(flatten)]

@@ -13,7 +13,8 @@ use iotrail_schema::measurement::{Measurement, Warning};
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::Store;
 
-/// For a program's run `arms` are their outcomes; for other runs, their names, and the run is written unmodified.
+/// For a program's run, `arms` contains their trial results; for other runs, their names, and the run is written
+/// unmodified.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Printed<'a> {
@@ -21,7 +22,7 @@ pub enum Printed<'a> {
     Tried(Value),
 }
 
-/// The run as `--json` prints it.
+/// A run in the form of `--json`.
 #[derive(Serialize)]
 pub struct Fields<'a> {
     #[serde(flatten)]

@@ -11,29 +11,29 @@ pub struct Report {
     pub tgid: u32,
     /// Why this kernel or machine cannot produce the scenario; the numbers are then those of the attempt.
     pub unsupported: Option<String>,
-    /// The finding that must be reported; null: none.
+    /// The finding that must be reported; null if none.
     pub finding: Option<&'static str>,
-    /// Other findings that apply to this scenario and may be reported.
+    /// Further findings that apply to this scenario and may be reported.
     pub allowed: &'static [&'static str],
-    /// The CPU of the load, and the CPU that receives the interrupts of its reads.
+    /// The load's CPU, and the CPU that handles its reads' interrupts.
     pub cpu: Option<usize>,
     pub irq_cpu: Option<usize>,
     pub rings: Vec<RingReport>,
-    /// I/Os that went through no ring, by interface and operation.
+    /// I/Os without a ring, by interface and operation.
     pub others: BTreeMap<&'static str, BTreeMap<String, Op>>,
     pub expected: Expected,
-    /// Values of one scenario, by name.
+    /// Scenario-specific values, by name.
     pub facts: BTreeMap<&'static str, u64>,
     /// From the first request to the last completion.
     pub elapsed_ms: u64,
 }
 
-/// The delivery paths of all CQEs and other completions together.
+/// Delivery paths of all CQEs and other completions.
 #[derive(Serialize, Default)]
 pub struct Expected {
-    /// All completions: those of the rings and of the other interfaces.
+    /// All completions, of rings and of other interfaces.
     pub completions: u64,
-    /// Completions by delivery path, or `path:detail`. A path that is not listed has at most `other.max`.
+    /// Completions by delivery path, or by `path:detail`. A path that is not listed has at most `other.max`.
     pub vehicles: BTreeMap<&'static str, Range>,
     pub other: Range,
 }
@@ -44,7 +44,7 @@ pub struct Range {
     pub max: u64,
 }
 
-/// One ring. It is also passed from a child to its parent as JSON.
+/// A ring's counts. A child passes them to its parent as JSON.
 #[derive(Serialize, Deserialize, Default)]
 pub struct RingReport {
     pub tgid: u32,
@@ -54,35 +54,35 @@ pub struct RingReport {
     pub sq_entries: u32,
     pub cq_entries: u32,
     pub opcodes: BTreeMap<String, Op>,
-    /// io_uring_enter calls, and those of them that woke the SQPOLL thread.
+    /// io_uring_enter calls, and (below) those that woke the SQPOLL thread.
     pub enters: u64,
     pub sq_wakeups: u64,
-    /// Requests that failed before they were submitted: they have a CQE, but no io_uring_submit_req.
+    /// Requests that failed before submission: they have a CQE, but no io_uring_submit_req event.
     pub refused: u64,
-    /// CQEs that found the queue full and waited in the kernel's list. They are among the completions.
+    /// CQEs that found the queue full and waited in the kernel's list; included in the completions.
     pub overflows: u64,
-    /// Requests that the kernel hands to io-wq, by opcode, where that is certain.
+    /// Requests that the kernel certainly punts to io-wq, by opcode.
     pub punted: BTreeMap<String, u64>,
     pub order: Order,
 }
 
-/// Requests and completions of one opcode, or of one interface.
+/// Requests and completions of an opcode or an interface.
 #[derive(Serialize, Deserialize, Default, Clone)]
 pub struct Op {
     pub requests: u64,
-    /// Those without a completion on success, and those of them that succeed.
+    /// Requests that post no completion on success, and (below) those that succeed.
     pub skips: u64,
     pub skipped: u64,
-    /// Cancelled with their chain, without a completion. They are among the skipped.
+    /// Requests cancelled with their chain, without a completion; included in the skipped ones.
     pub unposted: u64,
-    /// CQEs: with multishot and zero copy a request has several.
+    /// CQEs; with multishot and zero copy, a request has several.
     pub completions: u64,
     pub bytes: u64,
-    /// Completions with a negative result; which, in `errnos`.
+    /// Completions with a negative result; (below) by errno.
     pub errors: u64,
     /// Transfers of fewer bytes than requested.
     pub short: u64,
-    /// CQEs with IORING_CQE_F_MORE, and with IORING_CQE_F_NOTIF.
+    /// CQEs with IORING_CQE_F_MORE, and (below) with IORING_CQE_F_NOTIF.
     pub more: u64,
     pub notif: u64,
     /// Notifications that report a copy.
@@ -90,13 +90,13 @@ pub struct Op {
     pub errnos: BTreeMap<i32, u64>,
 }
 
-/// The order of the last CQE of each request against the order of submission.
+/// The order of each request's last CQE compared with the submission order.
 #[derive(Serialize, Deserialize, Default)]
 pub struct Order {
     pub completions: u64,
-    /// Completions that came after one that was submitted later.
+    /// Completions after one that was submitted later.
     pub overtaken: u64,
-    /// By how many submissions, at most.
+    /// Largest displacement, in submissions.
     pub max_displacement: u64,
 }
 

@@ -13,7 +13,7 @@ use iotrail_schema::trace_record::TraceRecord;
 
 pub const SCHEMA: &str = "iotrail.trace-comparison/1";
 
-/// The changes from the first trace to the second: the schema `iotrail.trace-comparison/1`.
+/// Changes from the first trace to the second: the schema `iotrail.trace-comparison/1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TraceComparison {
     /// `iotrail.trace-comparison/1`.
@@ -24,17 +24,17 @@ pub struct TraceComparison {
     pub b: String,
     /// The first line.
     pub answer: String,
-    /// Findings of the second trace only, by code.
+    /// Findings only in the second trace, by code.
     pub came: Vec<FindingChange>,
-    /// Findings of the first trace only.
+    /// Findings only in the first trace.
     pub went: Vec<FindingChange>,
-    /// Codes of findings in both.
+    /// Codes of findings in both traces.
     pub stayed: Vec<String>,
-    /// Shares of the time of threads and requests, the largest change first.
+    /// Shares of thread and request time, the largest change first.
     pub account: Vec<FigureChange>,
     /// Counts, and counts per I/O.
     pub counts: Vec<FigureChange>,
-    /// Latencies by opcode. Each is of one trace, and has no verdict.
+    /// Latencies by opcode. Each comes from a single trace, so it has no verdict.
     pub latency: Vec<FigureChange>,
 }
 
@@ -48,24 +48,24 @@ pub struct FindingChange {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FigureChange {
-    /// Scope of the figure: `opcode.read`, `threads`, `requests`; empty: the whole trace.
+    /// Scope of the metric: `opcode.read`, `threads`, `requests`; empty for the whole trace.
     pub scope: String,
     /// The figure.
     pub figure: String,
-    /// Its value in the first trace; times in nanoseconds, shares from 0 to 1. Null: not known.
+    /// Value in the first trace; times in nanoseconds, shares from 0 to 1. Null if unknown.
     pub a: Option<f64>,
-    /// Its value in the second trace.
+    /// Value in the second trace.
     pub b: Option<f64>,
     /// 95 % interval of an estimate; null: exact, or not known.
     pub a_ci95: Option<[f64; 2]>,
-    /// The same of the second trace.
+    /// The same for the second trace.
     pub b_ci95: Option<[f64; 2]>,
-    /// Whether it changed. Null: the intervals overlap, a value is not known, or it is a time.
+    /// Whether it changed. Null if the intervals overlap, if a value is unknown, or if it is a time.
     pub changed: Option<bool>,
-    /// The first value in words.
+    /// The first value as text.
     #[serde(skip)]
     pub a_text: String,
-    /// The second value in words.
+    /// The second value as text.
     #[serde(skip)]
     pub b_text: String,
 }

@@ -9,9 +9,9 @@ use iotrail_slurm::nodes::{self, Wanted};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Second {
-    /// Slurm's name of it.
+    /// The node's name in Slurm.
     pub node: String,
-    /// Where the other one reaches it.
+    /// The address at which the other node reaches it.
     pub address: String,
 }
 

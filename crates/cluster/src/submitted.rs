@@ -17,25 +17,25 @@ pub struct Submitted {
     /// The iotrail command that submitted it.
     #[serde(default = "run")]
     pub command: String,
-    /// The first of its jobs: the fleet's name on a command line.
+    /// The first of its jobs, which names the fleet on a command line.
     pub job: u64,
-    /// One per node, in their order; fewer than nodes if it was killed before it had submitted all.
+    /// One job per node, in node order; fewer than nodes if the process was killed before all were submitted.
     pub jobs: Vec<u64>,
     /// Its fleet in the store.
     pub fleet: i64,
-    /// Task N runs on the Nth.
+    /// Task N runs on the Nth node.
     pub nodes: Vec<String>,
     /// The second node, with its server.
     #[serde(default)]
     pub second: Option<Second>,
-    /// Where they have the program from.
+    /// Where the nodes get the program from.
     pub program: Program,
-    /// The shared directory with the outboxes of all nodes.
+    /// The shared directory that contains all nodes' outboxes.
     pub shared: Option<PathBuf>,
     /// srun options for later fetches: queue and account.
     #[serde(default)]
     pub queue: Vec<String>,
-    /// The owner of the jobs, if known.
+    /// User ID of the jobs' owner, if known.
     #[serde(default)]
     pub user: Option<u32>,
 }

@@ -123,9 +123,9 @@ pub enum TargetUse {
 pub struct Written {
     pub path: PathBuf,
     pub exists: bool,
-    /// Size of the used part; `None`: an entire device.
+    /// Size of the used part; `None` for an entire device.
     pub bytes: Option<u64>,
-    /// Measurements that write to it.
+    /// Number of measurements that write to it.
     pub overwrites: usize,
     pub allowed: bool,
 }

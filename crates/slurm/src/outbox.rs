@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// How far a node is.
+/// A node's progress.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     pub done: u64,
@@ -18,13 +18,13 @@ pub struct Progress {
 /// How a node's run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Slurm's name of the node.
+    /// The node's name in Slurm.
     pub node: String,
     /// Exit status of `iotrail run`.
     pub status: i32,
     /// Why it failed.
     pub said: Option<String>,
-    /// `said` is iotrail's own error; otherwise only that the run was stopped or killed.
+    /// Whether `said` is iotrail's own error; otherwise, it only states that the run was stopped or killed.
     #[serde(default)]
     pub has_reason: bool,
     /// Number of restarts of its task.

@@ -18,14 +18,14 @@ pub fn folder(uid: u32, job: u64) -> String {
     format!("{BASE}{uid}/{job}")
 }
 
-/// Where the program comes from on a node.
+/// Where a node gets the program from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
-    /// It is installed there: here, or in PATH.
+    /// It is installed on the node: at this path, or in PATH.
     Installed(PathBuf),
-    /// In a directory that the nodes share.
+    /// It is in a directory that the nodes share.
     At(PathBuf),
-    /// Transferred by a stream into the task's directory.
+    /// It is transferred by a stream to the task's directory.
     Comes,
 }
 

@@ -69,7 +69,7 @@ fn drive(text: &str) -> std::result::Result<String, String> {
     text.parse::<Drive>().map(|_| text.to_owned())
 }
 
-/// As `--json` prints it: a run that has the kernel as a parameter.
+/// The output of `--json`: a run with the kernel as a parameter.
 #[derive(Serialize)]
 struct Printed<'a> {
     #[serde(flatten)]

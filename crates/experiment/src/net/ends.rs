@@ -32,7 +32,7 @@ use iotrail_net::namespace::{self, Namespaces, SERVER};
 use iotrail_net::options::{Between, NetOptions, ServerEngine, ServerOptions};
 use iotrail_net::sender::spec::SenderSpec;
 
-/// The line that a started server prints on standard output when it is ready.
+/// The line that a started server prints on standard output once it is ready.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Announced {
     pub address: String,

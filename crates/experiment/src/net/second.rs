@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use iotrail_base::error::{Error, Kind, Result};
 use iotrail_slurm::pair;
 
-/// Data from the process of the batch script for the measuring process.
+/// Data that the batch script's process passes to the measuring process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Second {
     /// Name or address of the server's node.
     pub address: String,
-    /// Path of iotrail there, or a name in PATH.
+    /// Path of iotrail on that node, or a name in PATH.
     pub program: PathBuf,
 }
 

@@ -128,12 +128,12 @@ pub fn replay(
     Ok(record(&program, recording, &arms, &rounds, &checks, &files))
 }
 
-/// One replay.
+/// A single replay.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Once {
     #[serde(flatten)]
     pub measurement: Measurement,
-    /// Latencies in nanoseconds and the number of requests with each, ascending.
+    /// Latencies in ns with their numbers of requests, in ascending order.
     pub latency_histogram: Vec<(u64, u64)>,
 }
 

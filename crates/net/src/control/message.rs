@@ -27,7 +27,7 @@ pub struct Hello {
 #[serde(rename_all = "snake_case")]
 pub enum FromServer {
     Welcome(Box<Welcome>),
-    /// In every protocol.
+    /// Supported by every protocol version.
     Refused {
         why: String,
     },
@@ -49,10 +49,10 @@ pub struct Welcome {
     pub machine: Machine,
 }
 
-/// Decides whether two processes are on one machine and in one network.
+/// Determines whether two processes are on the same machine and in the same network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The kernel's boot ID; null: /proc does not report it.
+    /// The kernel's boot ID; null if /proc does not report it.
     pub boot_id: Option<String>,
     /// The network namespace's inode.
     pub net_namespace: Option<String>,
@@ -79,12 +79,12 @@ impl Machine {
     }
 }
 
-/// The server's half.
+/// The server's half of a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// False: the server was stopped before the sender ended the span.
+    /// False if the server was stopped before the sender ended the span.
     pub whole: bool,
-    /// Without the sender's part: latency is empty, `net` null.
+    /// Lacks the sender's part: latency is empty, `net` is null.
     pub measurement: Measurement,
     pub server: ServerRecord,
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::rows::Rows;
 
-/// The unit of a column, which decides how its numbers are printed.
+/// The unit of a column, which determines how its numbers are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -46,21 +46,21 @@ pub enum Place {
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
-    /// Used in the page's links and in file names.
+    /// Identifier in the page's links and in file names.
     pub id: String,
     #[serde(skip)]
     pub title: String,
-    /// The caption that explains how to read it.
+    /// The caption, which explains how to read the figure.
     #[serde(skip)]
     pub reads: String,
-    /// It shows time, which is meaningless on an emulated machine (no KVM).
+    /// The figure shows time, which is meaningless on an emulated machine (no KVM).
     #[serde(skip)]
     pub is_of_time: bool,
     #[serde(skip)]
     pub place: Place,
     pub columns: Vec<Column>,
     pub rows: Rows,
-    /// The index of each row's cell on the page; null: the row has no cell.
+    /// Index of each row's cell on the page; null if the row has no cell.
     pub cells: Vec<Option<usize>>,
     pub panels: Vec<Panel>,
 }
@@ -85,9 +85,9 @@ pub enum Kind {
     /// Curves through many points.
     Curves,
     Points,
-    /// One chart of consecutive levels: points, and the mean of each level.
+    /// One chart of consecutive levels: points, and each level's mean.
     Course,
-    /// One line per name: a field per column.
+    /// One line per name with a field per column.
     Grid,
 }
 
@@ -135,13 +135,13 @@ pub struct Panel {
     pub x: Axis,
     #[serde(skip)]
     pub y: Axis,
-    /// The lines of a panel of names.
+    /// The lines, in a panel of names.
     #[serde(skip)]
     pub lines: Vec<Line>,
-    /// Names of a grid's columns; `x_column` has the index of a mark's column.
+    /// Column names of a grid; `x_column` contains the index of a mark's column.
     #[serde(skip)]
     pub heads: Vec<String>,
-    /// The columns with the coordinates of the marks; `lo` and `hi`: the ends of their intervals.
+    /// Columns that contain the marks' coordinates; `lo` and `hi` are the ends of their intervals.
     #[serde(skip)]
     pub x_column: Option<usize>,
     #[serde(skip)]
@@ -187,7 +187,7 @@ impl Panel {
 #[derive(Debug, Clone, Serialize)]
 pub struct Series {
     pub name: String,
-    /// Its class in the style sheet.
+    /// Its style sheet class.
     #[serde(skip)]
     pub class: &'static str,
     pub rows: Vec<usize>,

@@ -165,10 +165,10 @@ impl Answered {
     }
 }
 
-/// The data that the page's script reads.
+/// The data for the page's script.
 #[derive(Serialize)]
 struct Data<'a> {
-    /// Prefix of the names of saved files.
+    /// Prefix of saved files' names.
     name: String,
     parameters: &'a [String],
     figures: &'a [Figure],
