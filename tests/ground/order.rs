@@ -216,7 +216,6 @@ fn shuffled(run: &mut Run, flags: &[Flag]) -> Result<()> {
 
 /// The second thread makes all requests ready. Its own submissions are posted at its calls' exits; the first thread
 /// stays in user mode until then.
-/// user mode until then.
 fn two_threads(run: &mut Run) -> Result<()> {
     const HALF: usize = REQUESTS / 2;
     run.pin_if_asked()?;
@@ -275,7 +274,6 @@ fn two_threads(run: &mut Run) -> Result<()> {
 
 /// A second message for a request that has already been woken does not wake it again: the run caused by the first
 /// message finds both, and the time at which the second was ready is invisible.
-/// at which the second was ready is not visible.
 fn multishot(run: &mut Run) -> Result<()> {
     const SOCKETS: usize = 8;
     const GROUP: u16 = 1;

@@ -57,7 +57,6 @@ pub fn compared<'a>(run: &'a RunRecord, metric: Metric, arm: &str, row: &Row<'_>
 
 /// Differences, equivalences and inconclusive comparisons. `rows`: the parameter whose values name the comparisons,
 /// empty if arms do; `None` for a single comparison.
-/// are, nothing if they are arms; `None`: there is one.
 fn parts(metric: Metric, found: &[(String, &Comparison)], rows: Option<&str>) -> Vec<String> {
     let (mut higher, mut lower, mut same) = (Vec::new(), Vec::new(), Vec::new());
     let (mut unsure, mut open) = (Vec::new(), Vec::new());

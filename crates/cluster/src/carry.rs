@@ -39,7 +39,6 @@ pub struct Transfer {
 
 /// After a failure, a step is not started again before `AGAIN`; after `OFTEN` consecutive failures, not before `LATER`:
 /// a job that has ended waits for a collector, and must not occupy its node for one that cannot receive anything.
-/// ended waits for a collector, and does not hold its node for one that cannot take anything.
 const AGAIN: Duration = Duration::from_secs(3);
 const LATER: Duration = Duration::from_secs(60);
 pub const OFTEN: u32 = 5;

@@ -7,7 +7,6 @@ use iotrail_schema::run_record::{CellRecord, RunRecord, Stop};
 
 /// Whether the intervals of all comparisons on the run's metrics are narrow enough. Ignores comparisons that cannot
 /// have an interval on this host (an untestable cell, an unknown metric).
-/// untestable cell, an unknown metric) are ignored.
 pub fn narrow_enough(run: &RunRecord, stop: &Stop) -> bool {
     let Some((base, others)) = run.arms.split_first() else { return true };
     let metrics = metrics(run);

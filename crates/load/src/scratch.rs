@@ -4,7 +4,6 @@
 //! The memory is a ring of [`PAGES`] pages, so that it is bounded for loads of any length. If prefaulted, the pages
 //! exist from the start and never fault. If lazy, the entire ring is released (with a single madvise) each time it is
 //! used up, every 2 million I/Os, so that its pages are fresh again.
-//! up, every 2 million I/Os, so that its pages are fresh again.
 
 use std::io;
 

@@ -214,7 +214,6 @@ fn open_file(spec: &LoadSpec, path: &Path) -> Result<File> {
     let open = |flags| OpenOptions::new().read(reads).write(spec.writes()).custom_flags(flags).open(path);
     // Reads must not update access times. Only the owner and root may request this; for others, the only effect is a
     // check that costs 1 to 2 % of a cached read.
-    // effect is a check of 1 to 2 % of a cached read.
     let opened = match open(flags | libc::O_NOATIME) {
         Err(e) if e.raw_os_error() == Some(libc::EPERM) => open(flags),
         other => other,
