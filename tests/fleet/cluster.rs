@@ -20,7 +20,7 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 pub fn missing() -> Option<String> {
     let has = |name: &&str| ["/usr/sbin", "/usr/bin"].iter().any(|dir| Path::new(dir).join(name).exists());
     let absent: Vec<&str> = ["munged", "slurmctld", "slurmd", "sbatch"].into_iter().filter(|name| !has(name)).collect();
-    // SAFETY: geteuid takes nothing and cannot fail.
+    // SAFETY: geteuid takes no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return Some("not root".into());
     }

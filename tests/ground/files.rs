@@ -42,7 +42,7 @@ fn files(run: &mut Run) -> Result<()> {
     };
     let (named, fixed, gone) = (make(NAME)?, make("by_index")?, make("deleted")?);
     std::fs::remove_file(folder.join("deleted"))?;
-    // SAFETY: no pointers; the descriptor is ours.
+    // SAFETY: no pointers; a new descriptor without another owner.
     let events = unsafe { OwnedFd::from_raw_fd(libc::eventfd(u32::MAX - 1, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE)) };
     let rounds = run.count / 20;
     let ring = std::thread::scope(|scope| -> Result<Ring> {

@@ -15,7 +15,7 @@ use crate::trial;
 
 /// Why this machine cannot run these tests; `None` if it can.
 pub fn missing() -> Option<String> {
-    // SAFETY: geteuid takes nothing and cannot fail.
+    // SAFETY: geteuid takes no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return Some("not root".into());
     }

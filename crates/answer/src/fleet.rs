@@ -39,7 +39,7 @@ pub struct Brought {
 }
 
 impl Brought {
-    /// From a run with its comparisons; a run without measurements contributes only untestable cells.
+    /// Built from a run with its comparisons; a run without measurements contributes only untestable cells.
     pub fn new(node: &str, run: &RunRecord) -> Self {
         let first = run.first();
         Brought {

@@ -50,7 +50,8 @@ impl State {
         (0..self.alive.len()).filter(|i| self.alive[*i]).collect()
     }
 
-    /// Number of candidates that may beat the first arm by more than the tolerance of the answer.
+    /// Number of remaining candidates besides the first arm if the search ended undecided, so that one of them may beat
+    /// it by more than [`TOLD`]; otherwise 0.
     pub fn undecided(&self) -> usize {
         let is_open = matches!(self.ended, None | Some(Ended::Budget | Ended::Stopped)) && self.most_better > TOLD;
         if is_open { self.set().into_iter().filter(|i| *i != 0).count() } else { 0 }

@@ -150,7 +150,7 @@ fn visible(of: &[f64]) -> String {
     }
 }
 
-/// From this value on, the minimum detectable effect is printed as `more than ×10`.
+/// Minimum detectable effects of at least this are printed as `more than ×10`.
 pub const LARGEST: f64 = 9.0;
 
 /// Formats a factor less 1: percent if small, otherwise a factor; beyond 10, the value itself is meaningless.

@@ -106,7 +106,7 @@ fn cpu_time(clock: libc::clockid_t, whose: &str) -> Result<u64> {
 
 /// The calling thread's usage according to getrusage(2), which rustix lacks.
 pub(crate) fn sampled() -> Result<Usage> {
-    // SAFETY: a plain C structure, valid when all zero, which the call fills.
+    // SAFETY: a plain C structure, valid when zeroed, which the call fills.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
     if unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) } != 0 {

@@ -187,7 +187,7 @@ fn submission_failed(t: &TraceRecord) -> Vec<Finding> {
     of_name(t, &["io_uring_enter", "io_submit"]).filter_map(one).collect()
 }
 
-/// From this share of the calls, they are the program's main activity.
+/// Minimum share of the calls for them to be the program's main activity.
 const MOST: f64 = 0.5;
 
 pub const EMPTY_ENTERS: Rule = Rule {
@@ -609,7 +609,7 @@ fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// From this share of the calls, errors due to a limit are more than single events.
+/// Minimum share of the calls for errors due to a limit to be more than single events.
 const LIMITED: f64 = 0.01;
 
 fn limited(t: &TraceRecord) -> Option<Finding> {

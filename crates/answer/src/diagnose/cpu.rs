@@ -19,8 +19,8 @@ pub(super) fn is_of_others(f: &Finding) -> bool {
     f.code == WAITING_FOR_CPU.code && f.evidence.get(OWN_THREADS).is_some_and(|own| *own < 0.5)
 }
 
-/// From this share of delivery time, the wait for a CPU is the first thing to fix; below it, delivery spends its time
-/// elsewhere.
+/// Minimum share of delivery time at which the wait for a CPU is the first thing to fix; below it, delivery spends its
+/// time elsewhere.
 const LARGE: f64 = 0.25;
 
 /// Share of the traced time. With shorter CPU waits, only single completions were late.

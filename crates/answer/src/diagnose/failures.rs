@@ -9,7 +9,7 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{MAYBE_INDEXED, READS, SOCKET, SPLICES, STORES, SYNCS, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
-/// From this share of requests, failures without data loss distort the measurement.
+/// Minimum share of requests at which failures without data loss distort the measurement.
 const COSTS: f64 = 0.01;
 
 /// Errors that every program has to expect: no data yet, cancelled, timed out, peer gone.

@@ -16,7 +16,7 @@ pub const DEVICE_IRQ: Rule = Rule {
 
 fn device_irq(m: &Measurement) -> Option<Finding> {
     let share = share(&m.vehicles, DeliveryPath::DeviceIrq);
-    // From half of the completions, the delivery path explains the measurement.
+    // If it delivered at least half of the completions, the path explains the measurement.
     if share < 0.5 {
         return None;
     }

@@ -6,10 +6,10 @@ use iotrail_schema::account::RequestStage;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{RingRecord, TraceRecord};
 
-/// From this share, the 90th percentile is long.
+/// Minimum share of long stays; the 90th percentile is then long.
 const HABIT: f64 = 0.1;
 
-/// From this share, they are most of the time for which the program waits.
+/// Minimum share of the time for which the program waits.
 const MOST: f64 = 0.5;
 
 /// A single stay of this length suffices for a finding if it is a tenth of all stays: no scheduler delay causes it.

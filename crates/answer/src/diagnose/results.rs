@@ -8,7 +8,7 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{READS, SOCKET, SPLICES, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
-/// From this share, they cost time; single ones only show that the limit was reached.
+/// Minimum share for the events to cost time; single ones only show that the limit was reached.
 const COSTS: f64 = 0.01;
 
 /// Buffer errors, which have their own finding (`buffers`).

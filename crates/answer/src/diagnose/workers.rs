@@ -329,7 +329,7 @@ fn limited(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
 }
 
-/// From this share of latency, workers are missing regardless of the program's other activity.
+/// At this share of latency or more, workers are missing regardless of the program's other activity.
 const MOST_QUEUED: f64 = 0.5;
 /// Minimum share of the workers' time spent blocked: if workers run or idle, no more are needed.
 const MOSTLY: f64 = 0.8;

@@ -47,7 +47,7 @@ unsafe impl Sync for Blocks {}
 pub fn open(at: &Opening) -> Result<Opened<Submit, Reap>> {
     let (fd, job) = (at.target()?, &at.job);
     let slots = job.memory.slots as usize;
-    // SAFETY: a plain C structure, valid when all zero.
+    // SAFETY: a plain C structure, valid when zeroed.
     let empty = || unsafe { std::mem::zeroed::<libc::aiocb>() };
     let blocks = Arc::new(Blocks {
         blocks: (0..slots).map(|_| UnsafeCell::new(empty())).collect(),

@@ -12,7 +12,7 @@ use iotrail_load::usage::Usage;
 use iotrail_schema::measurement::{Throughput, Warning};
 use iotrail_schema::net_record::{SenderPlan, SenderRecord};
 
-/// From this share of a thread's time, the sender may be the bottleneck.
+/// At this share of a thread's time or more, the sender may be the bottleneck.
 const BUSY: f64 = 0.9;
 const LAG_NS: u64 = 1_000_000;
 

@@ -161,8 +161,7 @@ impl Entry for Passthrough {
     unsafe fn fill(&self, at: *mut sys::io_uring_sqe, io: &Io) {
         let Self { common, namespace } = self;
         let memory = &common.memory;
-        // SAFETY: ours to write by the caller's promise, and of the ring's size, which is SQE128's; plain C structures,
-        // valid when all zero.
+        // SAFETY: the caller owns the entry, which has the ring's size (SQE128); plain C structures, valid when zeroed.
         let (sqe, command) = unsafe {
             at.write_bytes(0, 2);
             (&mut *at, &raw mut (*at.cast::<BigEntry>()).command)

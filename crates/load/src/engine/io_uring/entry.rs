@@ -65,7 +65,7 @@ impl Entry for ReadWrite {
     #[inline]
     unsafe fn fill(&self, at: *mut sys::io_uring_sqe, io: &Io) {
         use sys::io_uring_op::*;
-        // SAFETY: ours to write by the caller's promise; a plain C structure, valid when all zero.
+        // SAFETY: the caller owns the entry; a plain C structure, valid when zeroed.
         let sqe = unsafe {
             at.write_bytes(0, 1);
             &mut *at
@@ -101,7 +101,7 @@ pub(super) const SYNC: u64 = 1 << 32;
 /// # Safety
 /// `at` is an owned entry of a ring.
 pub(super) unsafe fn fill_sync(at: *mut sys::io_uring_sqe, fd: i32, flags: u8, of: u64, data_only: bool) {
-    // SAFETY: ours by the caller's promise; a plain C structure, valid when all zero.
+    // SAFETY: the caller owns the entry; a plain C structure, valid when zeroed.
     let sync = unsafe {
         at.write_bytes(0, 1);
         &mut *at
@@ -122,7 +122,7 @@ const FIXED_FILE: u8 = 1 << sys::io_uring_sqe_flags_bit::IOSQE_FIXED_FILE_BIT as
 /// Both are owned entries of a ring; the first contains a write.
 pub(super) unsafe fn link_sync(write: *mut sys::io_uring_sqe, at: *mut sys::io_uring_sqe) {
     use sys::io_uring_sqe_flags_bit::{IOSQE_CQE_SKIP_SUCCESS_BIT, IOSQE_IO_LINK_BIT};
-    // SAFETY: ours by the caller's promise.
+    // SAFETY: the caller owns the entry.
     let write = unsafe { &mut *write };
     // SAFETY: as above.
     unsafe { fill_sync(at, write.fd, write.flags, write.user_data, true) };

@@ -186,7 +186,7 @@ pub(crate) fn setup(sq_entries: u32, params: &mut sys::io_uring_params) -> io::R
 
 /// Parameters with these flags, and otherwise zero.
 pub(crate) fn params(flags: u32) -> sys::io_uring_params {
-    // SAFETY: a plain C structure, valid when all zero.
+    // SAFETY: a plain C structure, valid when zeroed.
     let mut p: sys::io_uring_params = unsafe { std::mem::zeroed() };
     p.flags = flags;
     p
