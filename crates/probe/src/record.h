@@ -10,7 +10,7 @@
 #ifndef IOTRAIL_RECORD_H
 #define IOTRAIL_RECORD_H
 
-#define IOTRAIL_MAX_CPUS 1024 /* power of two: it masks an index; `open` refuses a larger machine */
+#define IOTRAIL_MAX_CPUS 1024 /* power of two: it masks an index; `open` rejects larger machines */
 
 /* The kernel's own interrupt vectors that have tracepoints. */
 enum vector {
@@ -20,7 +20,7 @@ enum vector {
 	VEC_CALL_MANY,
 	VEC_IRQ_WORK,
 	VEC_PLATFORM,
-	VEC_UNTRACED_TIMER, /* a timer's interrupt without a tracepoint of its own */
+	VEC_UNTRACED_TIMER, /* a timer interrupt without a tracepoint */
 	VEC_MAX = 8,
 };
 
@@ -28,22 +28,22 @@ enum vector {
 
 /* How a completion was posted, as observed; Rust names the delivery path (`path/delivery.rs`). */
 enum carrier {
-	BY_RUN_IN_SYSCALL = 0, /* task work inside system call `nr`; slept = 0 */
-	BY_RUN_AFTER_SLEEP,    /* the same, after a sleep in io_uring_enter's wait; `waker` ended it */
+	BY_RUN_IN_SYSCALL = 0, /* task work within system call `nr`; slept = 0 */
+	BY_RUN_AFTER_SLEEP,    /* the same after a sleep in io_uring_enter's wait, which `waker` ended */
 	BY_RUN_AT_EXIT,        /* task work at the exit of system call `nr` */
 	BY_RUN_AT_RETURN,      /* task work on return from an interrupt or exception: `entry`, and line `nr` */
 	BY_IRQ,                /* in the handler of interrupt line `nr` (native aio) */
-	BY_SOFTIRQ,            /* in softirq `nr`; `waker` is the interrupt before it, if it must have raised it */
+	BY_SOFTIRQ,            /* in softirq `nr`; `waker` is the interrupt that must have raised it, if any */
 	BY_OTHER,              /* in a thread that is neither a kernel worker nor traced */
 	BY_KWORKER,            /* by a kernel worker (native aio) */
 	BY_SUBMITTER,          /* by the submitting thread itself (native aio) */
 	/* Only in a request's trail; per CPU these are counted in the slots. */
-	BY_SUBMISSION, /* while it was being submitted */
+	BY_SUBMISSION, /* during its submission */
 	BY_SQPOLL,
 	BY_IOWQ,
 	BY_IOPOLL,
-	BY_OVERFLOW, /* it found the completion queue full: it is flushed later, by an unknown path */
-	BY_TEARDOWN, /* by the kernel, which tears the ring down: the program does not get it */
+	BY_OVERFLOW, /* the CQ was full: flushed later, by an unknown path */
+	BY_TEARDOWN, /* posted by the kernel while it tears the ring down: the program does not get it */
 };
 
 /* Source of a wake-up, or the action in the kernel entry on whose return task work ran. */
@@ -53,28 +53,28 @@ enum waker {
 	WAKER_VECTOR, /* in a kernel vector (enum vector) */
 	WAKER_SOFTIRQ_OF_IRQ,    /* in a softirq that the handler of line `waker_nr` raised */
 	WAKER_SOFTIRQ_OF_VECTOR, /* in a softirq that a kernel vector's handler raised */
-	WAKER_SOFTIRQ, /* in softirq `waker_nr`, raised by something else */
+	WAKER_SOFTIRQ, /* in softirq `waker_nr`, raised otherwise */
 	WAKER_OTHER,  /* a thread */
 	/* Only for entries: */
 	FIRED_PAGE_FAULT,
-	FIRED_TIMER, /* a timer ended in no vector that has a tracepoint */
+	FIRED_TIMER, /* a timer expired in an interrupt without a tracepoint */
 };
 
 struct delivery_key {
 	enum carrier carrier;
 	__u32 nr;
 	__u64 entry;
-	enum waker waker; /* with BY_RUN_AT_RETURN: what the entry did */
+	enum waker waker; /* with BY_RUN_AT_RETURN: the action in the entry */
 	__u32 waker_nr;
 	__u32 waker_cpu;
-	__u32 ring; /* its number if counts are kept by ring, otherwise 0 */
+	__u32 ring; /* ring number if counts are kept by ring, otherwise 0 */
 };
 
 /* A return to user mode from an interrupt: its vector (VEC_MAX for a device's) and the kernel entry that it interrupted. */
 struct return_key {
 	__u64 entry;
 	enum vector vector;
-	__u32 line; /* of a device's, + 1 */
+	__u32 line; /* line of a device's interrupt, + 1 */
 };
 
 #define KICK_SITES_MAX 4
@@ -87,8 +87,8 @@ struct function_extent {
 };
 
 enum ipi_flag {
-	IPI_RESCHED = 1, /* reschedule; otherwise a function call */
-	IPI_FOR_WATCHED = 2, /* a kick or a wake-up of a traced thread; otherwise sent by a traced thread, to any target */
+	IPI_RESCHED = 1, /* a reschedule IPI; otherwise a function call IPI */
+	IPI_FOR_WATCHED = 2, /* kicks or wakes a traced thread; otherwise a traced thread sent it, to any target */
 };
 
 struct ipi_key {
@@ -113,9 +113,9 @@ struct vector_count {
 struct irq_count {
 	__u64 count;
 	__u64 on_watched;
-	__u64 credited; /* those in which I/O of a watched process ended, see credit.h */
-	__u64 spent_ns; /* in the line's handler and in the softirqs that it raised; where `spans_timed` */
-	__u64 threaded; /* those with an interrupt thread, see threaded.h */
+	__u64 credited; /* interrupts in which I/O of a traced process ended, see credit.h */
+	__u64 spent_ns; /* in the line's handler and the softirqs that it raised; if `spans_timed` */
+	__u64 threaded; /* interrupts with an IRQ thread, see threaded.h */
 };
 
 /* The handler run on whose behalf a thread works. */
@@ -129,14 +129,14 @@ struct handler_run {
 struct raiser {
 	__u32 irq;    /* interrupt line + 1 */
 	__u32 vector; /* enum vector + 1 */
-	__u32 serial; /* of the line's handler: which of its runs */
-	__u32 pending; /* raised, and not run since */
+	__u32 serial; /* serial number of the handler run */
+	__u32 pending; /* raised, but not run yet */
 };
 
 /* Action observed in a kernel entry from user mode other than a system call. */
 struct fired {
-	__u64 entry; /* which entry: see entry_id */
-	__u64 done;  /* enum waker << 32 | line or enum vector: one word, since an interrupt may come while it is read */
+	__u64 entry; /* identifies the entry: see entry_id */
+	__u64 done;  /* enum waker << 32 | line or enum vector: a single word, since an interrupt may arrive during a read */
 };
 
 #define CREDITS_MAX 16 /* power of two: it masks an index */
@@ -151,8 +151,8 @@ enum current {
 /* Rings and their counts. */
 #define OPCODES_MAX 128
 #define OPCODE_NONE 127 /* a completion that cannot be attributed to a request */
-#define OPCODE_INVALID 126 /* unknown to this kernel, which then calls the request a no-op */
-#define OPCODES_AIO 96  /* native aio: IOCB_CMD_… from here on */
+#define OPCODE_INVALID 126 /* unknown to this kernel, which reports the request as a no-op */
+#define OPCODES_AIO 96  /* native aio: IOCB_CMD_… + this */
 #define AIO_CMDS 16
 #define OPCODES_POSIX_AIO 112
 enum posix_opcode {
@@ -172,24 +172,24 @@ enum posix_function {
 
 struct op_count {
 	__u64 requests;
-	__u64 skips; /* of these, requests that ask for no completion on success */
+	__u64 skips; /* of these, requests with IOSQE_CQE_SKIP_SUCCESS */
 	__u64 completions;
-	__u64 bytes; /* sum of the results that are not negative */
+	__u64 bytes; /* sum of the non-negative results */
 	__u64 errors;
 	__u64 shorts;
 	__u64 more;
 	__u64 notifications;
-	__u64 copied; /* of these, those that report it (IORING_SEND_ZC_REPORT_USAGE) */
+	__u64 copied; /* of these, the ones that report a copy (IORING_SEND_ZC_REPORT_USAGE) */
 	__u64 unposted; /* cancelled with their chain, without a completion */
 	__u64 punted_asked;
 	__u64 punted_would_block;
 	__u64 punted_drained;
 	/* Counted only in the hash, not per CPU: see op_part. */
-	__u64 reporting; /* notifications whose send asked for a report of copies */
-	__u64 held;    /* notifications whose send was observed at its submission, */
-	__u64 held_ns; /* and the time from there to the notification: for this long the kernel held the buffer */
-	__u64 messages; /* completions that a message is: of IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING */
-	__u64 denied;  /* refused at their submission with EACCES: by the ring's or the task's restrictions, or by a filter */
+	__u64 reporting; /* notifications of sends that requested a copy report */
+	__u64 held;    /* notifications of sends whose submission was observed */
+	__u64 held_ns; /* time from these submissions to the notifications, in which the kernel held the buffer */
+	__u64 messages; /* completions that are messages: of IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING */
+	__u64 denied;  /* rejected at submission with EACCES: by restrictions of ring or task, or by a filter */
 };
 
 /* A CPU's part of a key's counts until the key's cell is reassigned. Most requests are counted here. */
@@ -217,11 +217,11 @@ struct ring_count {
 	__u64 iopoll;
 	__u64 overflows;
 	__u64 unseen; /* reaped without an observed end (native aio) */
-	__u64 waits;  /* io_uring_enter began to wait: in all, */
-	__u64 waits_min; /* with a time to wait for more than the first completion (min_wait_usec), */
-	__u64 waits_registered; /* with registered arguments, */
-	__u64 waits_no_iowait;  /* outside of iowait, */
-	__u64 waits_loop; /* and by a BPF program that drives the ring, with a sleep */
+	__u64 waits;  /* waits begun in io_uring_enter */
+	__u64 waits_min; /* of these, with min_wait_usec */
+	__u64 waits_registered; /* with registered arguments */
+	__u64 waits_no_iowait;  /* without iowait */
+	__u64 waits_loop; /* by a BPF program that drives the ring, with a sleep */
 };
 
 /* Stands for rings without their own number whose process is unknown. */
@@ -251,8 +251,8 @@ struct ring_cell {
 struct batch_key {
 	__u32 ring;
 	__u32 batch;
-	__u32 sampled; /* each stands for `one_in` */
-	__u32 wide;    /* each has two entries of the queue (IORING_SETUP_SQE_MIXED), and the batch is of entries */
+	__u32 sampled; /* each represents `one_in` */
+	__u32 wide;    /* each occupies two SQ entries (IORING_SETUP_SQE_MIXED), and the batch counts entries */
 };
 
 /* A thread that uses a ring, by the number of the ring or of its process's use of it. */
@@ -262,7 +262,7 @@ struct ring_thread_key {
 };
 
 struct ring_thread {
-	__u64 waits; /* number of times that io_uring_enter started to wait */
+	__u64 waits; /* number of waits begun in io_uring_enter */
 	char comm[16];
 };
 
@@ -277,36 +277,36 @@ struct buffer_key {
 struct buffer_count {
 	__u64 taken;
 	__u64 enobufs;
-	__u64 rearmed; /* requests that were submitted for a file whose last one had ended with ENOBUFS, */
-	__u64 unarmed_ns; /* and the time between the two */
-	__u64 looks;      /* of these, those at which the number of buffers could be read, */
-	__u64 available;  /* and the buffers that there were before each, summed */
-	__u64 placed;     /* completions whose place in the buffer ring was found */
+	__u64 rearmed; /* requests submitted for a file whose previous request failed with ENOBUFS */
+	__u64 unarmed_ns; /* time between the failures and these submissions */
+	__u64 looks;      /* checks that could read the number of buffers */
+	__u64 available;  /* sum of the buffers available before these checks */
+	__u64 placed;     /* completions whose buffer ring position was found */
 	__u64 unplaced;
 	__u64 out_of_order;
 	__u64 repeated;
-	__u64 used_to; /* the end of what the last completion has of an incremental buffer */
-	__u32 entries; /* of the buffer ring; 0: none */
-	__u32 most;    /* before one was taken */
-	__u32 least;   /* after one was taken */
-	__u32 last;    /* before the last one was taken */
+	__u64 used_to; /* end of the last completion's data in an incremental buffer */
+	__u32 entries; /* size of the buffer ring; 0: not a ring */
+	__u32 most;    /* maximum number of buffers before consuming one */
+	__u32 least;   /* minimum number of buffers after consuming one */
+	__u32 last;    /* before the last one was consumed */
 	__u16 head;
-	__u16 position; /* the farthest */
+	__u16 position; /* furthest consumed position */
 	__u16 used;
 	__u16 pad;
 };
 
 /* Counts lost because a map was full or the kernel could not allocate an entry. */
 enum loss {
-	LOSS_THREAD = 0, /* a thread's state: then the delivery paths of its completions are wrong, not only too low */
-	LOSS_COUNT,	 /* counts by ring and opcode, and completions' carriers */
+	LOSS_THREAD = 0, /* thread state: the delivery paths of the thread's completions are wrong, not just too low */
+	LOSS_COUNT,	 /* counts by ring and opcode, and completions by delivery path */
 	LOSS_CALL,	 /* requests and results of native and POSIX AIO */
-	LOSS_CHILD,	 /* processes that should be traced, and are not */
+	LOSS_CHILD,	 /* child processes that should be traced */
 	LOSS_ERRNO,	 /* errors by errno */
-	LOSS_INTERRUPT,	 /* interrupts, and returns from them */
+	LOSS_INTERRUPT,	 /* interrupts and returns from interrupts */
 	LOSS_IPI,
 	LOSS_WORKER, /* io-wq workers */
-	LOSS_NAME,   /* names of processes that have ended */
+	LOSS_NAME,   /* names of exited processes */
 	LOSS_WAIT,   /* waits for completions, by thread and ring */
 	LOSS_MAX,
 };
@@ -316,8 +316,8 @@ struct segment {
 	__u32 ring;
 	__u32 count;
 };
-#define TRAILS_WAITING_MAX 512 /* completed, of one thread, waiting for their run */
-#define SEGMENTS_MAX 4 /* turns between rings that one thread posts to between two runs: beyond it they are in no order, and of a fifth ring counted as the fourth's */
+#define TRAILS_WAITING_MAX 512 /* completed trails per thread that wait for their run */
+#define SEGMENTS_MAX 4 /* further segments lose their order, and a fifth ring is counted with the fourth */
 
 /* A ring and its last use on this CPU. */
 struct in_use {
@@ -328,9 +328,9 @@ struct in_use {
 
 /* A request issued during the submission of a chain may be any of the chain's requests. */
 enum links {
-	LINKED = 1,         /* it is one of a chain */
+	LINKED = 1,         /* part of a chain */
 	LINKED_TO_NEXT = 2,
-	LINKED_TO_LAST = 4, /* not the first one */
+	LINKED_TO_LAST = 4, /* not the chain's first */
 };
 
 #define CAME (1u << 31)
@@ -338,58 +338,58 @@ enum links {
 struct cpu_slot {
 	/* hot: every completion accesses these */
 	enum current current;
-	__u32 tid;     /* owner of the state in the next four, 0: none */
-	__u64 pending; /* posted by that thread; their delivery path is unknown yet */
-	__u32 waiting; /* io_uring_enter began to wait */
-	__u32 slept;   /* and slept since */
-	enum waker waker; /* what ended the last sleep */
+	__u32 tid;     /* thread whose state the next four fields contain; 0: none */
+	__u64 pending; /* posted by that thread, with an undecided delivery path */
+	__u32 waiting; /* a wait in io_uring_enter has begun */
+	__u32 slept;   /* the thread has slept in this wait */
+	enum waker waker; /* waker of the last sleep */
 	__u32 waker_nr;
 	__u32 waker_cpu;
-	__u32 came_with; /* its flags when it came onto this CPU, and CAME; 0: it has begun to wait since */
-	__u32 came_stack; /* by what system calls moved their stack here then */
+	__u32 came_with; /* thread flags at its switch-in on this CPU, and CAME; 0: a wait has begun since */
+	__u32 came_stack; /* system-call stack offset at that switch-in */
 	/* More state of that thread, if requests are traced. */
 	struct segment segments[SEGMENTS_MAX];
-	__u32 submitted;   /* submissions since the last run or wait: at most this many can have completed inline */
-	__u32 submits;     /* it has submitted */
-	__u64 last_request; /* address of the last one it submitted */
-	__u64 invalid;      /* the same for the last one that was refused for its opcode */
+	__u32 submitted;   /* submissions since the last run or wait: an upper bound of inline completions */
+	__u32 submits;     /* the thread has submitted requests */
+	__u64 last_request; /* address of its last submitted request */
+	__u64 invalid;      /* address of the last request rejected because of its opcode */
 	__u32 trails_waiting;
-	__u32 trails;      /* its completed trails that wait for their run: index + 1 of the last, 0: none */
-	__u32 submitting;  /* the traced request being submitted: index + 1 */
-	enum links links;  /* of the request that it submitted last */
-	__u64 aio_submit_ns; /* while it is in io_submit: when it came, */
-	__u32 aio_tail;      /* and the end of the context's ring then, + 1 */
-	__u32 aio_entries;   /* the last context of native aio: events in its ring, */
-	__u64 aio_context;   /* its address, */
+	__u32 trails;      /* completed trails that wait for their run: index + 1 of the last; 0: none */
+	__u32 submitting;  /* traced request being submitted: index + 1 */
+	enum links links;  /* chain state of its last submitted request */
+	__u64 aio_submit_ns; /* entry time of the current io_submit call */
+	__u32 aio_tail;      /* end of the context's event ring at that time, + 1 */
+	__u32 aio_entries;   /* cached native aio context: number of events in its ring */
+	__u64 aio_context;   /* its address */
 	__u64 aio_user_id;   /* its name */
-	__u32 aio_tgid;      /* in this process, */
+	__u32 aio_tgid;      /* its process */
 	__u32 aio_ring;      /* its number */
-	__u32 aio_epoch;     /* and the count of rings then */
-	__u32 shared;        /* completions whose user data (multishot) or control block (native aio) another open request has too */
-	__u64 woken_ns;    /* the last time it was woken */
-	__u64 running_ns;  /* and had this CPU */
-	__u64 busy_since;  /* and polled a network device in io_uring_enter; 0: it does not */
-	__u64 worker_ns;   /* earliest start, by the io-wq worker here, of the work that it has just posted */
-	__u64 ring_address; /* the last ring, its number and the count of rings then */
+	__u32 aio_epoch;     /* rings_made when it was cached */
+	__u32 shared;        /* completions whose user data (multishot) or control block (native aio) another request in flight shares */
+	__u64 woken_ns;    /* last time the thread was woken */
+	__u64 running_ns;  /* last time it was switched in on this CPU */
+	__u64 busy_since;  /* end of its first NAPI poll in io_uring_enter; 0: it does not busy-poll */
+	__u64 worker_ns;   /* earliest start of the work that this CPU's io-wq worker has just posted */
+	__u64 ring_address; /* address of the cached ring */
 	__u32 ring;
 	__u32 ring_epoch;
-	__u32 ring_tgid;   /* whose use of it that is */
-	__u32 spread;      /* completed trails that waited in a bucket of their own */
-	__u64 last_posted; /* the request whose completion was posted last */
-	__u64 unreaped;    /* followed requests of native and POSIX AIO whose block was used again, their results not seen to be reaped */
-	struct ring_thread_key last_thread; /* of tid 0: none yet; as the last keys below, which other events have */
+	__u32 ring_tgid;   /* process whose use of the ring is cached */
+	__u32 spread;      /* completed trails that waited in another bucket */
+	__u64 last_posted; /* request whose completion was posted last */
+	__u64 unreaped;    /* traced native and POSIX AIO requests whose control block was reused before an observed reap */
+	struct ring_thread_key last_thread; /* tid 0: none yet; like the last keys below, which other events use */
 	__u64 last_thread_waits;
-	__u64 running;     /* address of the current task, watched or not */
+	__u64 running;     /* address of the current task, traced or not */
 	__u32 switched;    /* context switches of this CPU */
-	__u32 until_next;  /* 1 in N: number of the next request to trace; 0: none is drawn yet */
+	__u32 until_next;  /* 1 in N: requests until the next traced one; 0: not drawn yet */
 	__u32 window_since; /* jiffies; see choose.h */
 	__u32 window_submits;
 	struct in_use in_use[IN_USE_MAX];
-	__u64 gaps; /* requests of which one in some is followed, those to `until_next` included */
-	__u64 chosen_whole;   /* to be traced, by weight: 1, */
-	__u64 chosen_sampled; /* or `one_in` */
-	__u64 came_later; /* requests at the end of a window: none is traced */
-	__u64 addresses[4]; /* temporary: see address_of */
+	__u64 gaps; /* requests in the sampled mode, including those up to `until_next` */
+	__u64 chosen_whole;   /* selected requests of weight 1 */
+	__u64 chosen_sampled; /* selected requests of weight `one_in` */
+	__u64 came_later; /* requests at the end of a window, none of which is selected */
+	__u64 addresses[4]; /* scratch space: see address_of */
 	__u64 sqpoll;
 	__u64 iowq;
 	__u64 iopoll;
@@ -401,50 +401,50 @@ struct cpu_slot {
 	__u64 last_ipi_count;
 	struct return_key last_return;
 	__u64 last_return_count;
-	struct irq_count last_line_count; /* of line `last_irq` */
+	struct irq_count last_line_count; /* counts of line `last_irq` */
 	struct op_cell ops[OP_CELLS];
 	struct ring_cell rings[RING_CELLS];
 	__u64 handler_since, softirq_since;
 	/* context */
 	__u32 watched_here;    /* a traced thread is current */
-	__u32 kicks_watched;   /* the last kick requested here was for a traced thread */
+	__u32 kicks_watched;   /* the last kick requested on this CPU was for a traced thread */
 	__u32 in_irq;          /* interrupt line + 1 while its handler runs */
-	__u32 last_irq;        /* the line of the last handler that ran here, + 1 */
+	__u32 last_irq;        /* line of the last handler that ran on this CPU, + 1 */
 	__u32 in_vector;       /* enum vector + 1 while its handler runs */
 	__u32 in_softirq;      /* softirq number + 1 while it runs */
-	struct raiser raisers[SOFTIRQ_MAX]; /* who raised each softirq last */
-	struct raiser raiser;  /* raiser of the one that runs */
-	__u64 preempted;       /* address of the task that was preempted in a softirq, 0: none, */
-	__u32 preempted_softirq; /* the softirq's number + 1 */
-	struct raiser preempted_raiser; /* and who raised it */
-	struct fired fired;    /* by the traced thread's last entry */
-	__u64 timers_ended;    /* the moment of those that ended last here, in an interrupt without a tracepoint */
-	__u64 waking;          /* address of the watched thread whose wake-up is under way here */
-	__u64 stime;        /* kernel time of the current thread that is counted for a system call already, */
-	__u64 stime_since;  /* with the programs of `costly_since`; */
-	__u32 stime_tid;    /* whose it is */
-	__u32 untraced_caller; /* the thread last found to be untraced in a system call */
-	__u32 handlers;        /* serial number of the last line handler that ran here */
-	__u32 unclaimed;       /* the last one in which a block request ended that cannot be attributed */
-	__u32 credited[CREDITS_MAX]; /* serial numbers that are attributed already, by their low bits */
+	struct raiser raisers[SOFTIRQ_MAX]; /* last raiser of each softirq */
+	struct raiser raiser;  /* raiser of the running softirq */
+	__u64 preempted;       /* address of the task preempted in a softirq; 0: none */
+	__u32 preempted_softirq; /* number of that softirq + 1 */
+	struct raiser preempted_raiser; /* raiser of that softirq */
+	struct fired fired;    /* action in the traced thread's last entry */
+	__u64 timers_ended;    /* expiry time of the last timers that expired in an interrupt without a tracepoint */
+	__u64 waking;          /* address of the traced thread that is being woken on this CPU */
+	__u64 stime;        /* kernel time of thread `stime_tid` that is already attributed to a system call */
+	__u64 stime_since;  /* costly_since at that time */
+	__u32 stime_tid;    /* thread of the two fields above */
+	__u32 untraced_caller; /* last thread found to be untraced in a system call */
+	__u32 handlers;        /* serial number of the last line handler on this CPU */
+	__u32 unclaimed;       /* serial number of the last one in which an unattributable block request ended */
+	__u32 credited[CREDITS_MAX]; /* serial numbers that are already attributed, by their low bits */
 	/* counts */
 	__u64 runs;
-	__u64 run_batch[16]; /* runs by floor(log2(items)), the last one open-ended */
+	__u64 run_batch[16]; /* runs by floor(log2(items)); the last bin is open-ended */
 	__u64 switches;
 	__u64 page_faults;
 	__u64 syscalls;
 	__u64 rw_calls;
-	__u64 stray_calls;     /* other than io_uring_enter, of threads that submit */
+	__u64 stray_calls;     /* system calls of submitting threads other than io_uring_enter */
 	__u64 losses[LOSS_MAX];
 	__u64 record_lost;     /* events that found the ring buffer full */
-	__u64 no_room;         /* chosen requests that were given up */
-	__u64 trails_lost;     /* followed to their end, but the ring buffer was full */
-	__u64 no_completion;   /* traced, and the slot reused before a completion was observed */
-	__u64 skipped;         /* the same for requests that ask for no completion on success */
-	__u64 aio_unseen;      /* requests of native aio whose submission's beginning was not seen */
-	__u64 posted;          /* completions, where requests are followed */
+	__u64 no_room;         /* selected requests that were given up */
+	__u64 trails_lost;     /* completely traced, but the ring buffer was full */
+	__u64 no_completion;   /* the slot was reused before a completion was observed */
+	__u64 skipped;         /* the same for requests with IOSQE_CQE_SKIP_SUCCESS */
+	__u64 aio_unseen;      /* native aio requests whose submission began unobserved */
+	__u64 posted;          /* completions, if requests are traced */
 	__u64 credits;         /* see credit.h */
-	__u64 costly;          /* runs of programs that cost much, see costly.rs */
+	__u64 costly;          /* runs of the costly programs, see costly.rs */
 	struct vector_count vectors[VEC_MAX];
 } __attribute__((aligned(64)));
 
@@ -472,8 +472,8 @@ struct thread_state {
 /* Kind of a numbered object: rings and contexts share the numbering. */
 enum interface {
 	INTERFACE_IO_URING = 0,
-	INTERFACE_AIO,	     /* a context of native aio; it has as many entries as events */
-	INTERFACE_POSIX_AIO, /* everything that a process does through it; its address is the tgid */
+	INTERFACE_AIO,	     /* a native aio context; its entries are events */
+	INTERFACE_POSIX_AIO, /* all POSIX AIO of a process; the address is the tgid */
 };
 
 struct ring_info {
@@ -483,13 +483,13 @@ struct ring_info {
 	__u32 setup_flags;
 	__u32 sq_entries;
 	__u32 cq_entries;
-	__u8 found;   /* its creation was not observed */
-	__u8 tagged;  /* resources registered with it may have completions: tags, events of zero-copy receive */
-	__u16 gone;   /* it is torn down: later events are not its own */
-	__u32 others; /* number of rings of that process that it represents because they had no space; 0: one */
-	__u32 first_jiffy; /* times of its first and last use, as far as something was counted; 0: none */
+	__u8 found;   /* it existed before the trace */
+	__u8 tagged;  /* its registered resources may post completions: tags, zero-copy receive events */
+	__u16 gone;   /* it was torn down: later events belong to another ring */
+	__u32 others; /* number of the process's rings without a number that it represents; 0: it is one ring */
+	__u32 first_jiffy; /* times of its first and last counted use; 0: none */
 	__u32 last_jiffy;
-	__u32 of; /* another process's use of ring number - 1; 0: a ring */
+	__u32 of; /* number + 1 of the ring of which this is another process's use; 0: a ring */
 	char comm[16];
 };
 
@@ -505,10 +505,10 @@ struct errno_key {
 struct process_info {
 	char comm[16];
 	__u64 executed_ns; /* time of its exec, CLOCK_MONOTONIC; 0: not observed */
-	__u64 leader;	   /* address of its first thread, to detect a reused PID. 0: named by user space */
-	__u64 whole;	   /* traced from its start: CPU time of its exited threads, */
-	__u64 ran_ns;	   /* exactly, */
-	__u64 user_ns;	   /* and as divided by the kernel, possibly by ticks */
+	__u64 leader;	   /* address of its first thread, to detect a reused PID; 0: added by user space */
+	__u64 whole;	   /* traced from its start; the next three are CPU time of its exited threads */
+	__u64 ran_ns;	   /* exact */
+	__u64 user_ns;	   /* as split by the kernel, possibly by ticks */
 	__u64 system_ns;
 };
 
@@ -537,27 +537,27 @@ struct sq_ended {
 
 struct aio_key {
 	__u64 block;
-	__u32 ring; /* number of its context */
+	__u32 ring; /* number of the context */
 	__u32 pad;
 };
 
 struct aio_request {
-	__u64 submitted_ns; /* of the last one; 0: not observed */
-	__u64 allocated_ns; /* the block layer had a request for it; this and the next three are 0 where it was not seen */
-	__u64 issued_ns;    /* the first one was issued to the driver */
-	__u64 ready_ns;	    /* the last one was done */
+	__u64 submitted_ns; /* submission time of the last one; 0: not observed */
+	__u64 allocated_ns; /* the block layer allocated a request; this and the next three are 0 if unobserved */
+	__u64 issued_ns;    /* the first block request was issued to the driver */
+	__u64 ready_ns;	    /* the last block request was done */
 	__u64 ended_ns;
-	__u64 asked_bytes;  /* 0: no plain length, or several different ones */
+	__u64 asked_bytes;  /* 0: not a plain length, or several different ones */
 	__u32 tid;
-	__u32 weight; /* how many it stands for; 0: it is not followed */
-	__s32 fd;     /* that the program named */
-	__u32 ended;  /* its delivery path is known; of this many, if several are open */
+	__u32 weight; /* number of requests that it represents; 0: not traced */
+	__s32 fd;     /* descriptor that the program used */
+	__u32 ended;  /* number of requests whose delivery path is known, if several are in flight */
 	__u16 opcode;
-	__u16 more;     /* further open ones: their block was submitted again before its result was reaped */
-	__u16 followed; /* of several */
-	__u8 several;   /* several were open at one time: the results cannot be attributed */
-	__u8 later;     /* it arrived at the end of a window */
-	__u8 inlined;   /* it ended in its own io_submit */
+	__u16 more;     /* further requests in flight: the control block was submitted again before its result was reaped */
+	__u16 followed; /* of several requests: number of traced ones */
+	__u8 several;   /* several were in flight: results cannot be attributed */
+	__u8 later;     /* submitted at the end of a window */
+	__u8 inlined;   /* completed in its own io_submit */
 };
 
 /* Timestamps of a traced aio request. CLOCK_MONOTONIC. */
@@ -574,7 +574,7 @@ struct reaped {
 	__u32 opcode;
 	__u32 weight;
 	__s32 fd;
-	__u32 inlined; /* it ended in its own submission */
+	__u32 inlined; /* completed during its own submission */
 };
 
 /* All registered buffers of a ring were unregistered. */
@@ -587,11 +587,11 @@ struct unregistered {
 /* A sampled completion in a ring's CQ, until the program reaps it (reap.h). */
 struct lying {
 	__u64 posted_ns;
-	__u64 starved_ns; /* the queue's, then */
-	__u32 end;    /* the queue's tail after it: it is reaped once the head is there */
+	__u64 starved_ns; /* starved_ns of the queue at posting */
+	__u32 end;    /* CQ tail after it: reaped once the head is there */
 	__u32 ring;
 	__u32 weight;
-	__u32 depth;  /* completions in the queue then, including itself */
+	__u32 depth;  /* completions in the CQ at its posting, including itself */
 };
 
 #define LYING_MAX 64 /* power of two: it masks an index */
@@ -599,23 +599,23 @@ struct lying {
 /* Sampled completions of one ring in posting order. */
 struct cq_backlog {
 	__u64 ring_address; /* 0: free */
-	__u64 rings;	    /* address of the memory that the kernel and the program share, when the first of them was posted */
-	__u64 looked_ns;    /* all entries here were observed in the queue then, except those posted later */
-	__u64 task;	    /* the thread that used the ring last, */
-	__u64 starved_ns;   /* time for which it waited for a CPU while completions were here, */
-	__u64 checked_ns;   /* up to here */
-	__u64 due_ns;	    /* time at which the number of completions that a wait requested was available, */
-	__u32 due_end;	    /* up to here */
-	__u32 wanted_end;   /* the tail that a wait waits for, */
-	__u32 wanted;	    /* if any */
+	__u64 rings;	    /* address of the shared ring memory when the first of them was posted */
+	__u64 looked_ns;    /* time when all entries were seen in the CQ, except those posted later */
+	__u64 task;	    /* the thread that used the ring last */
+	__u64 starved_ns;   /* time for which it waited for a CPU while completions were queued */
+	__u64 checked_ns;   /* time up to which this is accounted */
+	__u64 due_ns;	    /* time when a wait had as many completions as it requested */
+	__u32 due_end;	    /* completions up to this CQ tail were complete for the wait at due_ns */
+	__u32 wanted_end;   /* CQ tail that a wait is waiting for */
+	__u32 wanted;	    /* 1: a wait for several completions is in progress */
 	__u32 busy;	    /* locked */
-	__u32 first;	    /* of `entries` */
+	__u32 first;	    /* index of the first of `entries` */
 	__u32 count;
-	__u32 posted;	    /* completions eligible for sampling so far */
-	__u32 thinned;	    /* number of times that half of them were dropped for lack of space */
+	__u32 posted;	    /* eligible completions so far */
+	__u32 thinned;	    /* number of times that half of them were dropped because the queue was full */
 	__u32 cq_entries;
-	__u32 deepest;	    /* the maximum observed in the queue */
-	__u32 tid;	    /* the thread's number; 0: unknown */
+	__u32 deepest;	    /* maximum number seen in the CQ */
+	__u32 tid;	    /* TID of the thread; 0: unknown */
 	__u32 pad;
 	struct lying entries[LYING_MAX];
 };
@@ -623,10 +623,10 @@ struct cq_backlog {
 /* Outcome of one sampled completion. CLOCK_MONOTONIC. */
 struct stay {
 	__u64 posted_ns;
-	__u64 not_yet_ns; /* the last time at which it was observed in the queue */
-	__u64 gone_ns;	  /* the first time at which it was not; 0: never */
-	__u64 due_ns;	  /* time from which the program, if it waited for more, had as many as requested; 0: never */
-	__u64 starved_ns; /* part of its time there in which the program's thread waited for a CPU */
+	__u64 not_yet_ns; /* last time at which it was seen in the CQ */
+	__u64 gone_ns;	  /* first time at which it was gone; 0: never */
+	__u64 due_ns;	  /* time when a program that waited for more had as many as requested; 0: never */
+	__u64 starved_ns; /* part of its time in the CQ in which the program's thread waited for a CPU */
 	__u32 ring;
 	__u32 weight;
 	__u32 depth;
@@ -637,10 +637,10 @@ struct stay {
 
 /* Reasons why completions could not be sampled. */
 enum stay_loss {
-	STAY_NO_QUEUE = 0, /* of too many rings */
-	STAY_BUSY,	   /* locked by another CPU */
-	STAY_DROPPED,	   /* the memory of the queue's head has changed, or its content is invalid */
-	STAY_LOST,	   /* observed, but the ring buffer was full */
+	STAY_NO_QUEUE = 0, /* too many rings */
+	STAY_BUSY,	   /* another CPU held the lock */
+	STAY_DROPPED,	   /* the ring's memory was replaced, or the head was invalid */
+	STAY_LOST,	   /* sampled, but the ring buffer was full */
 	STAY_LOSS_MAX,
 };
 
@@ -665,33 +665,33 @@ enum punt {
 };
 
 enum trail_mark {
-	TRAIL_LINKED = 1,    /* it is linked to the request before it, */
-	TRAIL_HEAD = 4,	     /* or another request to it */
-	TRAIL_THROTTLED = 2, /* blk-throttle held its first bio back, and a kernel thread queued it */
-	TRAIL_WAITS_FOR_PAGE = 16, /* a buffered read that found its page being read */
-	TRAIL_PARTLY_OBSERVED = 8, /* the programs of the block layer were not attached for all of its life */
+	TRAIL_LINKED = 1,    /* linked to the previous request */
+	TRAIL_HEAD = 4,	     /* the next request is linked to it */
+	TRAIL_THROTTLED = 2, /* blk-throttle delayed its first bio, and a kernel thread queued it */
+	TRAIL_WAITS_FOR_PAGE = 16, /* a buffered read that found its page under read I/O */
+	TRAIL_PARTLY_OBSERVED = 8, /* the block programs were attached for only part of its life */
 };
 
 /* One request, from submission to delivery path. Timestamps are CLOCK_MONOTONIC; 0: not observed. */
 struct trail {
 	__u64 request;
-	__u64 task; /* of the submitter */
+	__u64 task; /* task_struct of the submitter */
 	__u64 user_data;
-	__u64 buffer; /* destination of a read; 0: not read, see memory.bpf.c */
-	__s64 offset; /* in the file; negative: it has none, or the file's own position */
+	__u64 buffer; /* destination of a read; 0: unknown, see memory.bpf.c */
+	__s64 offset; /* file offset; negative: none, or the file's own position */
 	__u64 submitted_ns;
 	__u64 issued_ns;
 	__u64 ready_ns;
 	__u64 ended_ns;
-	__u64 queued_ns; /* the last time that task work was added for it */
+	__u64 queued_ns; /* last time that task work was added for it */
 	__u64 posted_ns;
-	__u64 bio_ns; /* its first bio was queued, */
-	__u64 allocated_ns; /* the block layer had a request for it, */
-	__u64 punted_ns; /* it was handed to io-wq first, */
-	__u64 worker_ns; /* and a worker began it last */
+	__u64 bio_ns; /* its first bio was queued */
+	__u64 allocated_ns; /* the block layer allocated a request for it */
+	__u64 punted_ns; /* it was first punted to io-wq */
+	__u64 worker_ns; /* a worker last began it */
 	__u64 woken_ns;
 	__u64 running_ns;
-	__u64 entry; /* as in delivery_key, which the next ones up to waker_cpu are from */
+	__u64 entry; /* as in delivery_key, like the fields up to waker_cpu */
 	enum carrier carrier;
 	__u32 nr;
 	enum waker waker;
@@ -706,46 +706,46 @@ struct trail {
 	__u16 ended_cpu;
 	__u16 queued_cpu;
 	__u16 posted_cpu;
-	__u32 asked_bytes; /* 0: no plain length */
+	__u32 asked_bytes; /* 0: not a plain length */
 	__u32 enter_batch; /* 0: not submitted by io_uring_enter */
 	__s32 result;
 	__u32 cqe_flags;
-	enum waker woken_by; /* as `waker`, for any delivery path */
+	enum waker woken_by; /* as `waker`, but for any delivery path */
 	__u32 woken_by_nr;
 	__u32 woken_by_cpu;
 	__u32 run_items;
-	__u32 position; /* its place among the pending */
-	__u32 next;     /* the previously completed one: index + 1 */
+	__u32 position; /* its position among the pending completions */
+	__u32 next;     /* index + 1 of the previously completed one */
 	__u32 serial;   /* generation of its slot: a block request may refer to an earlier request */
-	__u32 bios;     /* on their way */
+	__u32 bios;     /* bios in flight */
 	__u32 block_requests;
 	enum course course;
 	enum punt punt;
 	enum meanwhile meanwhile;
 	__u32 meanwhile_cpu;
 	__u32 meanwhile_tid;
-	__u32 switched; /* that CPU's count then */
-	__u32 switches; /* and since, at the posting; all ones: not known */
+	__u32 switched; /* context switches of that CPU at that time */
+	__u32 switches; /* context switches from then until posting; all ones: unknown */
 	__u16 opcode;
-	__u16 skips; /* it requests no completion on success */
-	__u32 weight; /* weight: the inverse of its probability to be selected */
-	__u32 shots; /* earlier completions of this request (multishot) */
+	__u16 skips; /* it has IOSQE_CQE_SKIP_SUCCESS */
+	__u32 weight; /* inverse of the probability of its selection */
+	__u32 shots; /* number of earlier completions of this request (multishot) */
 	enum trail_mark marks;
-	__u32 site_weight; /* requests that its user stack stands for, times `weight`; 0: none was taken */
-	__u64 site; /* the user stack at its submission, as in a site_key */
+	__u32 site_weight; /* number of requests that its user stack represents, times `weight`; 0: no stack */
+	__u64 site; /* hash of the user stack at its submission, as in a site_key */
 	char meanwhile_comm[16];
-	__u64 inode; /* of the file that it went to; or the beginning of its kind's name: see FILE_ANONYMOUS */
-	__u32 device; /* of its superblock, as the kernel has it */
+	__u64 inode; /* inode of its file, or the beginning of the kind's name: see FILE_ANONYMOUS */
+	__u32 device; /* superblock's device, in the kernel's encoding */
 	__u32 generation;
-	__u32 file; /* type of that file (S_IFMT of its mode), and enum file_flag */
-	__s32 fd;   /* the descriptor, or the index of a fixed file; meaningless for an operation without a file */
+	__u32 file; /* file type (S_IFMT of its mode) and enum file_flag */
+	__s32 fd;   /* descriptor, or index of a fixed file; meaningless for an operation without a file */
 };
 
 enum file_flag {
 	FILE_SEEN = 1 << 16,	  /* the file was read */
-	FILE_FIXED = 1 << 17,	  /* it was named by the index of a fixed file */
-	FILE_DELETED = 1 << 18,	  /* it has no name any longer (deleted) */
-	FILE_ANONYMOUS = 1 << 19, /* it has no inode of its own (eventfd, timerfd, epoll): `inode` is 8 bytes of "[eventfd]" */
+	FILE_FIXED = 1 << 17,	  /* the program used a fixed-file index */
+	FILE_DELETED = 1 << 18,	  /* deleted: it no longer has a name */
+	FILE_ANONYMOUS = 1 << 19, /* without its own inode (eventfd, timerfd, epoll): `inode` is 8 bytes of "[eventfd]" */
 };
 
 /* Identity of a file; inode numbers may be reused. */
@@ -758,21 +758,21 @@ struct file_key {
 /* The last component of a file's name, once per file. */
 struct file_name {
 	struct file_key key;
-	char name[80]; /* ends with zero; longer names are truncated */
+	char name[80]; /* NUL-terminated; longer names are truncated */
 };
 
 enum event_kind {
 	EVENT_COMPLETE = 0, /* a completion was posted; `poster` */
-	EVENT_RUN,	    /* a run of task work of a thread that is not io_uring's own; `items`, `nr`, `entry`, `line` */
+	EVENT_RUN,	    /* a task work run of a thread other than io_uring's own; `items`, `nr`, `entry`, `line` */
 	EVENT_WAIT,	    /* io_uring_enter begins to wait */
-	EVENT_SWITCHED_OUT, /* the thread leaves the CPU; if EVENT_ASLEEP: `nr` */
+	EVENT_SWITCHED_OUT, /* the thread is switched out; with EVENT_ASLEEP: `nr` */
 	EVENT_SWITCHED_IN,
 	EVENT_WOKEN,	    /* `waker`, `waker_nr`, on `cpu`; `tid` is the woken thread's */
 };
 
 /* The thread that posted a completion. */
 enum poster {
-	POSTED_BY_SUBMITTER = 0, /* the thread itself, inline or by a run: the following events decide */
+	POSTED_BY_SUBMITTER = 0, /* the thread itself, inline or in a run: later events decide */
 	POSTED_BY_SQPOLL,
 	POSTED_BY_IOWQ,
 	POSTED_BY_IOPOLL,
@@ -780,8 +780,8 @@ enum poster {
 
 enum event_flag {
 	EVENT_FINISHED = 1, /* the system call has its result and is about to exit */
-	EVENT_LOOPED = 2,   /* a deferred run that went round its list more than once */
-	EVENT_ASLEEP = 4,   /* it leaves the CPU to sleep, not because it was preempted */
+	EVENT_LOOPED = 2,   /* a deferred run that processed its list more than once */
+	EVENT_ASLEEP = 4,   /* switched out to sleep, not preempted */
 };
 
 struct event {
@@ -795,8 +795,8 @@ struct event {
 	__u32 waker_nr;
 	__s32 nr;    /* system call number of the outermost entry; negative: an interrupt or exception */
 	__u32 line;  /* line of the last handler that ran on this CPU, + 1 */
-	__u32 items; /* as the kernel reports it */
-	enum event_flag flags; /* any of them together */
+	__u32 items; /* as reported by the kernel */
+	enum event_flag flags; /* a combination of flags */
 };
 
 /* Number of stored functions of a sleeper's kernel stack, innermost first. */
@@ -808,16 +808,16 @@ struct sleep_stack {
 
 enum sleep_flag {
 	SLEEP_DEEP = 1,	   /* uninterruptible */
-	SLEEP_IO = 2,	   /* counted as waiting for I/O */
+	SLEEP_IO = 2,	   /* counted as iowait */
 	SLEEP_SAMPLED = 4, /* a short sleep, whose stack represents several */
-	SLEEP_LOCK = 8,	   /* futex(2) waits for a lock that another thread has */
+	SLEEP_LOCK = 8,	   /* futex(2) waits for a lock that another thread holds */
 };
 
 /* Key of equivalent sleeps of one thread. */
 struct sleep_key {
-	__u64 stack;  /* its hash; 0: not taken */
-	__u32 thread; /* its number in `thread_totals` */
-	__s32 nr;     /* the system call; -1: none */
+	__u64 stack;  /* stack hash; 0: not read */
+	__u32 thread; /* number in `thread_totals` */
+	__s32 nr;     /* system call; -1: none */
 	enum sleep_flag flags;
 	__u32 unused;
 };
@@ -831,10 +831,10 @@ struct sleep_sum {
 
 /* The kernel's own counters of a thread. */
 struct thread_counters {
-	__u64 ns; /* when they were read */
+	__u64 ns; /* time of the reading */
 	__u64 ran_ns;
-	__u64 queued_ns; /* ready to run, without a CPU */
-	__u64 user_ns;	 /* these two by the timer tick, on most kernels */
+	__u64 queued_ns; /* runnable without a CPU */
+	__u64 user_ns;	 /* on most kernels, these two by the timer tick */
 	__u64 system_ns;
 };
 
@@ -843,22 +843,22 @@ struct thread_total {
 	struct thread_counters began;
 	struct thread_counters ended;
 	__u64 running_ns;
-	struct sleep_sum woken;	    /* woken, and not yet running */
+	struct sleep_sum woken;	    /* woken, but not running yet */
 	struct sleep_sum preempted; /* … */
-	struct sleep_sum throttled; /* by its cgroup's CPU quota */
+	struct sleep_sum throttled; /* throttled by its cgroup's CPU quota */
 	__u32 tid;
 	__u32 tgid;
 	__u32 flags; /* PF_… */
-	__u32 cpus;  /* that it may run on */
+	__u32 cpus;  /* number of CPUs on which it may run */
 	char comm[16];
-	__u32 cpu;   /* the last one */
+	__u32 cpu;   /* the last CPU */
 	__u16 policy;	/* SCHED_… */
-	__u16 priority; /* without boosts: 120 plus the nice value, below 100 in real time */
+	__u16 priority; /* without boosts: 120 plus the nice value; below 100 for real-time */
 };
 
 /* The thread that occupied the CPU while another thread waited for it. */
 struct holder_key {
-	__u32 thread; /* as in a sleep_key */
+	__u32 thread; /* number, as in a sleep_key */
 	__u32 tid;    /* 0: the CPU was idle */
 };
 
@@ -878,7 +878,7 @@ struct kernel_key {
 
 enum thread_doing {
 	THREAD_RUNNING = 0,
-	THREAD_NEW, /* not yet run */
+	THREAD_NEW, /* has not run yet */
 	THREAD_PREEMPTED,
 	THREAD_THROTTLED,
 	THREAD_ASLEEP,
@@ -886,26 +886,26 @@ enum thread_doing {
 
 /* State of a thread's account, in task storage. */
 struct thread_account {
-	__u64 since;  /* start of the present state; 0: not accounted now */
-	__u64 off_ns; /* duration of its time off the CPU before the present run; a part of this was the wait for the CPU */
-	__u64 ready_ns; /* the last part of this, from its wake-up; 0: the wake-up was not observed */
-	__u64 woken_ns; /* its last wake-up */
-	__u64 queued_ns; /* this and the next are those of `thread_counters` when it left the CPU */
+	__u64 since;  /* start of the current state; 0: not accounted now */
+	__u64 off_ns; /* time off the CPU before the current run, which includes the wait for the CPU */
+	__u64 ready_ns; /* the last part of it, since its wake-up; 0: the wake-up was not observed */
+	__u64 woken_ns; /* time of its last wake-up */
+	__u64 queued_ns; /* this and the next are those of `thread_counters` at its last switch-out */
 	__u64 ran_ns;
 	enum thread_doing doing;
-	__u32 number; /* 0: not yet seen */
-	__u32 closed; /* the span that its account was closed in */
-	__s32 slept_in; /* the system call that it slept in last; -1: none since that one returned */
+	__u32 number; /* 0: not seen yet */
+	__u32 closed; /* span in which its account was closed */
+	__s32 slept_in; /* the system call in which it last slept; -1: it has returned since */
 	__u32 samples;
-	__u32 holder_tid; /* previous user of the CPU before the present run; HOLDER_UNSEEN: unknown */
+	__u32 holder_tid; /* thread that had the CPU before the current run; HOLDER_UNSEEN: unknown */
 	struct holder holder;
-	__u64 stime; /* kernel time that is counted for a system call already */
-	struct sleep_key sleep; /* the one under way, or the last */
-	struct sleep_key last;	/* `sum` is of these, until there are others */
-	__u64 site; /* the user stack of the current sleep, as in a site_key */
-	__u32 site_weight; /* weight of that sleep; 0: no stack was taken */
+	__u64 stime; /* kernel time already attributed to a system call */
+	struct sleep_key sleep; /* the current sleep, or the last one */
+	struct sleep_key last;	/* key of `sum`, until another key replaces it */
+	__u64 site; /* hash of the user stack of the current sleep, as in a site_key */
+	__u32 site_weight; /* weight of that sleep; 0: no stack */
 	__u32 pad;
-	__u64 sited_ns; /* its time on a CPU when that was sampled last; 0: not yet */
+	__u64 sited_ns; /* CPU time at its last sample; 0: not sampled yet */
 	struct sleep_sum sum;
 	struct thread_total total;
 };
@@ -916,7 +916,7 @@ struct thread_account {
 /* A user stack, once per distinct stack. */
 struct user_stack {
 	__u64 hash;
-	__u64 callers[STUB_CALLERS]; /* possible return addresses of functions without frames, the innermost first; unused ones are 0 */
+	__u64 callers[STUB_CALLERS]; /* possible return addresses of functions without frames, innermost first; unused ones are 0 */
 	__u64 frames[USER_FRAMES]; /* innermost first; unused ones are 0 */
 	__u32 tgid;
 	__u32 tid;
@@ -925,16 +925,16 @@ struct user_stack {
 
 /* Actions at a call site. */
 enum site_kind {
-	SITE_SLEEPS = 0, /* in system call `nr` */
+	SITE_SLEEPS = 0, /* sleeps in system call `nr` */
 	SITE_CALLS,	 /* makes it */
-	SITE_REFUSED,	 /* submits a request with opcode `nr` that is refused */
+	SITE_REFUSED,	 /* submits a request with opcode `nr` that is rejected */
 	SITE_RUNS,	 /* is on the CPU in system call `nr`, or in none: SITE_USER */
 };
 
 #define SITE_USER 0xffffffffu
 
 struct site_key {
-	__u64 stack; /* its hash; 0: it cannot be read */
+	__u64 stack; /* stack hash; 0: unreadable */
 	enum site_kind kind;
 	__u32 nr;
 };
@@ -958,10 +958,10 @@ enum wait_kind {
 	WAIT_NONE = 0,
 	WAIT_ENTER,  /* io_uring_enter(2) */
 	WAIT_EVENTS, /* returns the number of events */
-	WAIT_EPOLL,  /* … in a user's array of struct epoll_event */
-	WAIT_POLL,   /* … in the user's array of struct pollfd */
+	WAIT_EPOLL,  /* … in a user array of struct epoll_event */
+	WAIT_POLL,   /* … in a user array of struct pollfd */
 	WAIT_FUTEX,  /* … if the operation is a wait */
-	WAIT_SLEEP,  /* ends with its time limit */
+	WAIT_SLEEP,  /* ends at its timeout */
 };
 
 /* Counts of one system call. */
@@ -972,8 +972,8 @@ struct call_count {
 	__u64 time_limits;
 	__u64 signals;
 	__u64 nothing;
-	__u64 partial; /* of `time_limits`: with fewer completions than requested */
-	__u64 results; /* of calls that do not wait: the sum of the positive ones */
+	__u64 partial; /* of `time_limits`, with fewer completions than requested */
+	__u64 results; /* for calls that do not wait: the sum of the positive results */
 };
 #define CALLS_MAX 512 /* power of two: it masks an index */
 
@@ -986,15 +986,15 @@ struct call_error {
 struct wake_key {
 	__u32 nr; /* the call */
 	__u32 tgid;
-	__s32 fd; /* -1: not known */
+	__s32 fd; /* -1: unknown */
 	__u32 events;
 };
 
 struct wake {
-	__u64 count; /* of the sampled waits */
+	__u64 count; /* number of sampled waits */
 	__u32 mode;
 	__u32 unused;
-	char name[16]; /* the last component of its path; for a socket, the name of its protocol */
+	char name[16]; /* last component of its path; for a socket, its protocol's name */
 };
 
 #endif

@@ -1,6 +1,6 @@
 /* Begins and ends the account of threads that do not switch at that time. */
 
-__u32 account_ends; /* action of the next walk over all threads */
+__u32 account_ends; /* 1: the next task walk ends the account; 0: it starts the account */
 
 /* Accounts a thread that has not switched since the span began, when the task walk finds it. */
 static __always_inline void account_taken_up(struct thread_account *account, struct task_struct *task, __u64 now)

@@ -15,9 +15,9 @@
 #define FIRST_SAMPLES 8
 #define SAMPLE_MASK 63
 
-__u64 account_opened_ns;  /* start of the span */
+__u64 account_opened_ns;  /* start of the current span */
 __u64 accounts_began_ns;  /* start of the first span */
-__u32 account_span;	  /* its number; 0: no span is open */
+__u32 account_span;	  /* number of the current span; 0: none is open */
 __u32 accounts_made;
 
 struct {

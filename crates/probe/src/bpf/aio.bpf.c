@@ -80,17 +80,17 @@ static __always_inline __u32 tail_of(struct cpu_slot *slot)
 
 /* State of one call on a context. */
 struct aio_call {
-	__u64 at;    /* the user's array in its arguments */
+	__u64 at;    /* address of the array in the call's arguments */
 	__u64 time_ns;
-	__u64 user_id; /* the ring of events, in the user's memory */
-	__u64 sought;  /* a control block, */
-	__u32 lie;     /* number of its events so far */
+	__u64 user_id; /* address of the event ring in user memory */
+	__u64 sought;  /* address of a control block */
+	__u32 lie;     /* number of its events found so far */
 	__u32 head;
-	__u32 first; /* of the array */
+	__u32 first; /* index of the array's first element */
 	__u32 ring;
 	__u32 tid;
 	__u32 entries;
-	__u32 narrow; /* a call of the 32-bit table: addresses have 4 bytes */
+	__u32 narrow; /* a call in the 32-bit table: addresses have 4 bytes */
 };
 
 static __always_inline bool block_at(const struct aio_call *call, __u32 i, __u64 *block)

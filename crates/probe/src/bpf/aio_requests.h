@@ -18,7 +18,7 @@ struct {
 } aio_requests SEC(".maps");
 
 __u32 aio_used; /* a context of a traced process was observed */
-__u32 aio_used_as_i386; /* and a context used by calls of the 32-bit table */
+__u32 aio_used_as_i386; /* and was used by calls in the 32-bit table */
 const volatile bool aio_by_number = false; /* no program is attached to io_submit's own tracepoint (it needs tracefs) */
 
 const volatile struct reaped reaped_layout = {}; /* as trail_layout */

@@ -54,7 +54,7 @@ enum line_kind {
 	LINE_OF_DEVICE = 1,
 	LINE_OF_TIMER,
 	LINE_OF_IPI, /* ipi_entry identifies it */
-	LINE_OF_LINES, /* dispatches other lines, each with its own handler inside */
+	LINE_OF_LINES, /* a demultiplexer, whose lines have handlers of their own */
 	LINE_OF_PMU, /* the sampling interrupt; may be an NMI, nested in any other */
 };
 

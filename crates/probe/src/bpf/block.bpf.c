@@ -109,7 +109,7 @@ static __always_inline int block_queued_(struct bio *bio)
 			return 0;
 		}
 	}
-	return 0; /* no space: it stays in flight, and so the stages are unknown */
+	return 0; /* the table is full: the bio counts as in flight, and the stages are unknown */
 }
 
 SEC("tp_btf/block_bio_queue")

@@ -9,7 +9,7 @@
 
 const volatile bool stacks_wanted = false;
 const volatile __u32 stack_window_jiffies = 1;
-const volatile __u32 site_tick_ns = 0; /* 0: unknown, or no stacks are wanted */
+const volatile __u32 site_tick_ns = 0; /* 0: unknown, or stacks are not requested */
 const volatile struct user_stack user_stack_layout = {}; /* as trail_layout */
 
 #define STACKS_WHOLE 64
@@ -31,7 +31,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2); /* a sample may interrupt a program that takes a stack */
+	__uint(max_entries, 2); /* a sample may interrupt a program that is reading a stack */
 	__type(key, __u32);
 	__type(value, struct stack_room);
 } user_stack_room SEC(".maps");

@@ -30,7 +30,7 @@ __u32 floors_taken;
 __u64 floors[FLOORS];
 
 __u64 lost;
-__u64 narrow_calls; /* of the 32-bit table, which are not captured */
+__u64 narrow_calls; /* calls in the 32-bit table, which are not captured */
 __u32 rings_met;
 __u32 files_met;
 
@@ -49,8 +49,8 @@ struct {
 } followed SEC(".maps");
 
 struct ring_key {
-	__u64 address; /* of a ring; what a context is named by */
-	__u64 tgid;    /* of a context's process; 0: a ring */
+	__u64 address; /* of a ring; the ID of a context */
+	__u64 tgid;    /* the context's process; 0: a ring */
 };
 
 struct {
@@ -95,10 +95,10 @@ struct {
 } files_near SEC(".maps");
 
 struct thread {
-	__u64 left_ns; /* end of its last captured call, the probes included; 0: it has made none */
-	__u64 off_ns;  /* off the CPU since */
-	__u64 out_ns;  /* time at which it lost the CPU; 0: it has one */
-	enum call_class class; /* of its current call */
+	__u64 left_ns; /* end of its last captured call, including the probes; 0: none yet */
+	__u64 off_ns;  /* total time off the CPU */
+	__u64 out_ns;  /* time when it lost the CPU; 0: it is on a CPU */
+	enum call_class class; /* class of its current call */
 	union {
 		struct captured_call call;
 		struct captured_sync sync;

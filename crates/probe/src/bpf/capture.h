@@ -20,21 +20,21 @@ enum call_class {
 	CALL_CLASS = 15,
 	CALL_VECTORED = 16,
 	CALL_POSITIONED = 32,
-	CALL_FLAGGED = 64, /* its sixth argument is RWF_… */
+	CALL_FLAGGED = 64, /* the sixth argument is RWF_… */
 };
 
 #define CAPTURED_CALLS 512 /* power of two: it masks a number */
 
-#define OFFSET_OF_FILE (~0ull) /* the file's position */
+#define OFFSET_OF_FILE (~0ull) /* the file's current position */
 
 struct captured_request {
 	__u64 ns;
 	__u64 offset;
 	__u32 tid;
 	__u32 ring;
-	__u32 head; /* of the CQ, as it is; of a context, its call has it */
+	__u32 head; /* CQ head; a context's is in its call */
 	__u32 len;
-	__u32 file; /* its number + 1; 0: none, or one of another kind */
+	__u32 file; /* file number + 1; 0: none, or not a recorded kind */
 	__u32 op_flags;
 	__u16 buffer;
 	__u8 opcode;
@@ -52,7 +52,7 @@ struct captured_call {
 	__u32 head;
 	__u32 to_submit;
 	__u32 min_complete;
-	__u32 flags; /* of a context: events in its ring, 0 if the head is not known */
+	__u32 flags; /* for a context: events in its ring; 0 if the head is unknown */
 	__s32 result;
 	enum call_class class;
 };
@@ -65,33 +65,33 @@ struct captured_sync {
 	__u64 len;
 	__s64 result;
 	__u32 tid;
-	__u32 file; /* its number + 1 */
+	__u32 file; /* file number + 1 */
 	__u32 op_flags;
 	enum call_class class;
 };
 
 struct captured_ring {
 	__u32 ring;
-	__u32 aio; /* a context of native aio */
+	__u32 aio; /* a native aio context */
 	__u32 sq_entries;
 	__u32 cq_entries;
 	__u32 flags;
-	__u32 head;	 /* time of its first event, */
-	__u32 submitted; /* and the count of requests */
+	__u32 head;	 /* CQ head at the first event */
+	__u32 submitted; /* number of requests at that time */
 };
 
 #define PATH_BYTES 4096 /* power of two: it masks an index */
 #define NAME_BYTES 256
 
 struct captured_file {
-	__u32 file; /* its number + 1 */
+	__u32 file; /* file number + 1 */
 	__u32 mode;
 	__u32 flags;
 	__u32 links;
 	__u64 size;
 	__u64 magic;
 	__u32 bytes;
-	char path[PATH_BYTES + NAME_BYTES]; /* names from the last to the first, each with its zero byte */
+	char path[PATH_BYTES + NAME_BYTES]; /* path components from last to first, each with its NUL */
 };
 
 #endif

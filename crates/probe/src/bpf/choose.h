@@ -9,8 +9,8 @@
 
 const volatile bool adaptive = false;
 const volatile __u32 window_jiffies = 1;
-const volatile __u32 whole_max = 0;	  /* requests of one CPU in a window that are all traced */
-const volatile __u64 trails_crowded = 0; /* bytes that wait in the ring buffer: the reader lags behind */
+const volatile __u32 whole_max = 0;	  /* requests per CPU and window up to which all are traced */
+const volatile __u64 trails_crowded = 0; /* pending bytes in the ring buffer above which the reader lags */
 
 /* Start value of a window in which not every request is traced. */
 #define WINDOW_BUSY (1u << 31)
@@ -71,7 +71,7 @@ static __always_inline bool is_next(struct cpu_slot *slot)
 static __always_inline __u32 chosen(struct cpu_slot *slot, bool later)
 {
 	if (later) {
-		__sync_fetch_and_add(&slot->came_later, 1); /* a library's function may be interrupted here */
+		__sync_fetch_and_add(&slot->came_later, 1); /* a library function (uprobe) may be interrupted here */
 		return 0;
 	}
 	if (one_in <= 1 || (adaptive && while_few(slot))) {

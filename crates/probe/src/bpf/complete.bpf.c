@@ -51,9 +51,9 @@ __noinline int trail_posted(__u32 index, enum poster poster, __s32 result, __u32
 	if (reaps_asked)
 		backlog_posted(trail->weight);
 	if (trail->course == COURSE_BLOCK && trail->bios)
-		trail->ready_ns = 0; /* the end of some of its I/O was missed */
+		trail->ready_ns = 0; /* some of its I/O ended unobserved */
 	if (trail->ended_ns < trail->ready_ns)
-		trail->ended_ns = 0; /* of an earlier attempt, which did only a part */
+		trail->ended_ns = 0; /* from an earlier attempt that transferred only a part */
 	trail->switches = ~0u;
 	if (trail->meanwhile && trail->meanwhile_cpu == trail->posted_cpu)
 		trail->switches = slot->switched - trail->switched;
@@ -320,7 +320,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		if (known)
 			opcode = known->opcode;
 		else if (!req) {
-			number = whole_ring(number); /* another process may send it: it is of the ring that it comes to */
+			number = whole_ring(number); /* another process may have sent it: it belongs to the target ring */
 			if (found_room && is_message(number, user_data, cqe_flags)) {
 				opcode = IORING_OP_MSG_RING;
 				count_message(number);
@@ -384,7 +384,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		if (found_room)
 			return followed_now ? shot_posted(known, poster, result, cqe_flags) : 0;
 		if (known && !(cqe_flags & IORING_CQE_F_MORE))
-			known->request = 0; /* its last completion */
+			known->request = 0; /* this was its last completion */
 		return 0;
 	}
 	__u32 index = 0;

@@ -9,11 +9,11 @@ const volatile struct stay stay_layout = {};	      /* as trail_layout */
 const volatile enum stay_loss stay_loss_layout = 0;
 
 #define CQ_BACKLOGS 256
-#define LYING_WAYS 4  /* slots in which a ring may have its queue */
-#define LYING_GROUP 8 /* queues that are skipped together while they are empty */
+#define LYING_WAYS 4  /* slots that a ring's queue may occupy */
+#define LYING_GROUP 8 /* number of queues that are skipped together while empty */
 
-#define LYING_ALL 256 /* of a ring's eligible completions, this many are sampled first */
-#define LYING_SHIFT 3 /* then one in 1 << this */
+#define LYING_ALL 256 /* this many of a ring's eligible completions are sampled first */
+#define LYING_SHIFT 3 /* after that, 1 in 1 << this */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -148,7 +148,7 @@ static __always_inline void stays_lose(enum stay_loss why, __u64 n)
 
 struct leaving {
 	struct cq_backlog *queue;
-	__u64 gone_ns; /* 0: they are removed without having been observed as reaped */
+	__u64 gone_ns; /* 0: removed without an observed reap */
 	__u32 head;
 	__u32 left;
 };

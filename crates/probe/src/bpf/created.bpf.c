@@ -13,7 +13,7 @@ const volatile __u32 reader_ns = 0;
 #define MAX_PID_NS_LEVEL 32
 
 struct created_ring {
-	__u32 tgid; /* level of the reader's namespace; 0: not visible from there */
+	__u32 tgid; /* PID in the reader's namespace; 0: not visible there */
 	__u32 flags;
 };
 
@@ -37,7 +37,7 @@ struct upid {
 
 struct pid {
 	unsigned int level;
-	struct upid numbers[1]; /* as many as levels, outermost first */
+	struct upid numbers[1]; /* one per level, outermost first */
 };
 
 struct task_struct___created {

@@ -90,7 +90,7 @@ static __always_inline struct kiocb *kiocb_of(struct bio *bio, struct task_struc
 
 struct bios {
 	struct bio *next;
-	__u64 allocated_ns; /* of the request */
+	__u64 allocated_ns; /* allocation time of the request */
 };
 
 /* Returns the next bio. */

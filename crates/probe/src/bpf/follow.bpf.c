@@ -130,7 +130,7 @@ static __always_inline int follow_overflow_(void *address, __u64 user_data, __s3
 	__u64 request = cqe_flags & IORING_CQE_F_MORE ? 0 : overflowed_request(ring, user_data, result);
 	posted(ring, false, (void *)request, user_data, result, cqe_flags, false);
 	if (slot->current == CURRENT_UNSEEN)
-		return 0; /* of no traced process */
+		return 0; /* not a traced process's ring */
 	__u32 number = ring_number(ring, slot);
 	ring_of(number, slot)->overflows++;
 	if (!request && followed_now && !(cqe_flags & IORING_CQE_F_MORE)) {

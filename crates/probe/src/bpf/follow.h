@@ -21,7 +21,7 @@ static __always_inline void trail_end(struct trail *trail, __u32 index, struct c
 
 struct ending {
 	struct delivery_key *key; /* null: all were inline */
-	__u64 inlined;            /* this many of the pending completions, the first ones */
+	__u64 inlined;            /* number of pending completions posted inline, the first ones */
 	__u32 items;
 	__u32 next;
 };

@@ -5,16 +5,16 @@
 #include "state.h"
 
 const volatile __u32 one_in = 1;
-const volatile __u32 drain_active_flag = 0; /* in a ring's int_flags; from BTF */
-const volatile __u64 skip_links_flag = 0; /* REQ_F_… of a head that requested no completion and failed; from BTF */
-const volatile __u64 multishot_flags = 0; /* REQ_F_… bits of a request with several completions; from BTF */
+const volatile __u32 drain_active_flag = 0; /* flag in a ring's int_flags; from BTF */
+const volatile __u64 skip_links_flag = 0; /* REQ_F_… bit of a failed head with IOSQE_CQE_SKIP_SUCCESS; from BTF */
+const volatile __u64 multishot_flags = 0; /* REQ_F_… bits of multishot requests; from BTF */
 const volatile struct trail trail_layout = {};         /* never read: a ring buffer has no value type */
 
-__u32 finishing; /* no more requests are selected; selected ones continue to their end */
+__u32 finishing; /* selects no more requests; selected ones continue to their end */
 __u32 rings_made;  /* rings and contexts numbered so far; also the generation of the slots' caches */
-__u32 rings_numbered; /* of them, those with their own number */
-__u32 rings_gone;     /* of these, those that are closed */
-__u32 rings_swept;    /* and removed from the maps by user space, which is the only writer */
+__u32 rings_numbered; /* of these, the ones with a number of their own */
+__u32 rings_gone;     /* of those, the closed ones */
+__u32 rings_swept;    /* and the ones that user space, the only writer, removed from the maps */
 
 /* Maximum number of numbered rings at a time, including closed rings that are not swept yet; set together with the map sizes. */
 const volatile __u32 rings_max = 1;
@@ -77,10 +77,10 @@ struct many_key {
 };
 
 struct many {
-	__u64 request; /* the last one submitted, until its last completion; 0: over */
+	__u64 request; /* the last one submitted, until its last completion; 0: complete */
 	__u32 opcode;
-	__u32 serial; /* of its trail; 0: it is not traced */
-	__u32 shared; /* another one was open when it was submitted: completions cannot be attributed */
+	__u32 serial; /* serial of its trail; 0: not traced */
+	__u32 shared; /* another one was in flight at its submission: completions cannot be attributed */
 	__u32 pad;
 };
 

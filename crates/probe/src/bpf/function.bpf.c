@@ -32,8 +32,8 @@ static __always_inline int work_added(void *context, const void *request)
 FUNCTION(queue_added, work_added)
 FUNCTION(queue_added_deferred, work_added)
 
-const volatile __u64 resched_sender = 0; /* its address */
-#define SENDER_BYTES 16 /* maximum distance of the return address of the probe's own call */
+const volatile __u64 resched_sender = 0; /* address of the function that sends reschedule IPIs */
+#define SENDER_BYTES 16 /* maximum distance to the return address of the probe's own call */
 
 /* A reschedule IPI, for kernels without its tracepoint. As with the tracepoint, the site is the caller of the requesting
  * function (`kick_process`, for example): the second return address above the sender. The probe's own return address may

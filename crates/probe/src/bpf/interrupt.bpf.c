@@ -29,7 +29,7 @@ static __always_inline void count_return(struct task_struct *task, __u32 vector,
 		return; /* inside another interrupt */
 	entry_of(task, &entry, true);
 	if (entry.nr >= 0)
-		return; /* inside a system call: no return to user mode of its own */
+		return; /* inside a system call, so it does not return to user mode */
 	if (!fire((struct pt_regs *)bpf_task_pt_regs(task), what, line ? line - 1 : vector, slot))
 		return;
 	struct return_key key = { .entry = entry.address, .vector = vector, .line = line };

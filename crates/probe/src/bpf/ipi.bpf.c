@@ -17,7 +17,7 @@ struct {
  */
 const volatile struct function_extent kick_sites[KICK_SITES_MAX] = {};
 const volatile bool kick_is_probed = false;
-const volatile __u64 wakes_address = 0; /* sched_ttwu_pending: work of a wake-up on another CPU */
+const volatile __u64 wakes_address = 0; /* sched_ttwu_pending: handles a wake-up on another CPU */
 
 static __always_inline bool is_kick(__u64 site)
 {

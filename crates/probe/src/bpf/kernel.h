@@ -49,7 +49,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define ETIMEDOUT 110
 #define EINPROGRESS 115
 #define ECANCELED 125
-#define ERESTARTSYS 512 /* and up to 516: a signal interrupts the call, which may restart */
+#define ERESTARTSYS 512 /* up to 516: a signal interrupted the call, which may restart */
 #define ERESTART_RESTARTBLOCK 516
 #define MAX_ERRNO 4095
 
@@ -57,8 +57,8 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define PF_IO_WORKER 0x00000010 /* io-wq workers and SQPOLL threads (5.12 and later) */
 #define PF_WQ_WORKER 0x00000020
 #define PF_KTHREAD 0x00200000
-#define TASK_UNINTERRUPTIBLE 0x00000002 /* of __state */
-#define TASK_DEAD 0x00000080 /* of __state: the thread will never run again */
+#define TASK_UNINTERRUPTIBLE 0x00000002 /* bit of __state */
+#define TASK_DEAD 0x00000080 /* bit of __state: the thread will never run again */
 
 /* include/uapi/linux/io_uring.h */
 #define IORING_SETUP_IOPOLL (1U << 0)
@@ -327,7 +327,7 @@ struct io_buffer_list {
 	struct io_uring_buf_ring *buf_ring;
 	int nbufs; /* without a ring; since 6.17 */
 	__u16 bgid;
-	__u16 nr_entries; /* 0: no ring; before 7.3 */
+	__u16 nr_entries; /* 0: not a ring; before 7.3 */
 	__u16 head;
 	__u16 mask;
 	__u16 flags;
@@ -347,7 +347,7 @@ struct io_ring_ctx {
 	struct percpu_ref refs;
 	unsigned int flags;
 	unsigned int drain_active : 1;
-	unsigned int int_flags; /* the same, and others: 7.3 has it, 6.18 not */
+	unsigned int int_flags; /* includes the same flags; in 7.3 but not 6.18 */
 	struct io_rings *rings;
 	u32 *sq_array;
 	void *sq_sqes;
@@ -356,10 +356,10 @@ struct io_ring_ctx {
 	unsigned int sq_entries;
 	unsigned int cq_entries;
 	struct io_uring_reg_wait *cq_wait_arg;
-	void *loop_step; /* the BPF program that drives it; since 7.1 */
-	atomic_t cq_wait_nr; /* completions that its thread sleeps for; below 0: it does not wait */
+	void *loop_step; /* the BPF program that drives the ring; since 7.1 */
+	atomic_t cq_wait_nr; /* completions that its thread sleeps for; negative: it does not wait */
 	struct task_struct *submitter_task;
-	struct mm_struct *mm_account; /* of the process that created it */
+	struct mm_struct *mm_account; /* of the process that created the ring */
 	struct work_struct exit_work;
 };
 
@@ -370,7 +370,7 @@ struct io_ring_ctx___before_6_10 {
 struct io_cqe {
 	u64 user_data;
 	__s32 res;
-	int fd; /* until it has a result: the file as the program named it */
+	int fd; /* until the result: the descriptor or index that the program used */
 };
 
 struct super_block {
@@ -432,7 +432,7 @@ struct io_kiocb {
 	struct file *file;
 	u8 opcode;
 	u8 iopoll_completed;
-	__u16 buf_index; /* if it consumes a provided buffer, until it has one: the group */
+	__u16 buf_index; /* group of a request that consumes a provided buffer, until it has one */
 	u64 flags;
 	struct io_cqe cqe;
 	struct io_ring_ctx *ctx;
@@ -473,9 +473,9 @@ struct io_rw {
 /* The same for a send. */
 struct io_sr_msg {
 	u32 len; /* remaining bytes */
-	u32 done_io; /* bytes sent before, in parts */
+	u32 done_io; /* bytes already sent by partial sends */
 	__u16 flags;
-	struct io_kiocb *notif; /* request of its notification */
+	struct io_kiocb *notif; /* request of the notification */
 };
 
 /* The same for a notification. */
@@ -485,7 +485,7 @@ struct io_notif_data {
 
 /* The same for a message to another ring. */
 struct io_msg {
-	u64 user_data; /* of the completion in the target ring */
+	u64 user_data; /* user data of the completion in the target ring */
 };
 
 /* The same for a command to the file's driver. */

@@ -14,9 +14,9 @@ struct task_numbers {
 	__u32 tid; /* in the initial namespace */
 	__u32 tgid;
 	__u32 here;    /* in the reader's namespace */
-	__u32 in_proc; /* in /proc; 0: /proc is further outside than there are namespaces */
+	__u32 in_proc; /* in /proc; 0: /proc's namespace is further out than all levels */
 	__u32 parent;  /* ID of its parent process in the initial namespace */
-	__u16 reader;  /* this is the reading thread itself */
+	__u16 reader;  /* the reading thread itself */
 	__u16 kernels; /* a kernel thread */
 	char comm[16];
 };
@@ -31,7 +31,7 @@ struct upid {
 
 struct pid {
 	unsigned int level;
-	struct upid numbers[1]; /* as many as levels, outermost first */
+	struct upid numbers[1]; /* one per level, outermost first */
 };
 
 struct task_struct___numbered {

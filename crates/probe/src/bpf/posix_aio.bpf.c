@@ -14,7 +14,7 @@
 #define LIO_WRITE 1
 
 struct posix_call {
-	__u64 at; /* the user's array of control blocks */
+	__u64 at; /* address of the array of control blocks */
 	__u64 time_ns;
 	__u32 ring;
 	__u32 tid;
@@ -26,7 +26,7 @@ static __noinline int posix_submitted(__u64 block, __u32 opcode, struct posix_ca
 		.submitted_ns = call->time_ns,
 		.tid = call->tid,
 		.opcode = opcode,
-		.ended = 1, /* always by one of glibc's threads */
+		.ended = 1, /* always posted by one of glibc's threads */
 	};
 
 	bpf_probe_read_user(&request.fd, sizeof(request.fd), (void *)(block + AIOCB_FILDES));

@@ -12,7 +12,7 @@
 #include "arch.h"
 
 #define COMM_LEN 16
-#define MAX_FRAMES 127 /* kernel.perf_event_max_stack, as it comes */
+#define MAX_FRAMES 127 /* default of kernel.perf_event_max_stack */
 #define MAX_STACKS 8192
 
 /* A kernel stack, innermost address first. Each distinct stack is stored once. */
@@ -23,8 +23,8 @@ struct stack {
 
 /* Key of identical samples. */
 struct sample_key {
-	__u64 stack; /* its hash; 0: the CPU was in user mode */
-	__u32 tgid;  /* 0: the CPU was idle (or in an interrupt from there) */
+	__u64 stack; /* stack hash; 0: the CPU was in user mode */
+	__u32 tgid;  /* 0: the CPU was idle, or in an interrupt from idle */
 	__u32 cpu;
 	char comm[COMM_LEN];
 };
@@ -32,8 +32,8 @@ struct sample_key {
 /* Outcomes of one CPU's samples. */
 struct tally {
 	__u64 kept;
-	__u64 unwatched; /* of untraced programs */
-	__u64 no_room;   /* a map was full */
+	__u64 unwatched; /* samples of untraced programs */
+	__u64 no_room;   /* samples that found a map full */
 };
 
 const volatile bool watch_all = false;

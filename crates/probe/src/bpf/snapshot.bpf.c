@@ -10,13 +10,13 @@
 #include "arch.h"
 
 #define FRAMES 16
-#define RINGS 8       /* of one process by its descriptors: with their requests they fit the iterator's 32 KiB per task */
-#define REQUESTS 32   /* of one ring, in a deep reading */
+#define RINGS 8       /* per process, by descriptor: with their requests they fit in the iterator's 32 KiB per task */
+#define REQUESTS 32   /* per ring, in a deep reading */
 #define SOCKETS 64
 #define DESCRIPTORS (1 << 16)
 #define LONGEST_LIST 4096
 
-#define SAME_SLEEP 0xffff /* of frames: the stack is as in the reading before */
+#define SAME_SLEEP 0xffff /* value of frames: the stack is that of the previous reading */
 
 enum snapshot_kind { SNAPSHOT_THREAD = 1, SNAPSHOT_RING, SNAPSHOT_REQUEST, SNAPSHOT_DEPTH, SNAPSHOT_SOCKET, SNAPSHOT_UNREAD, SNAPSHOT_PROCESS };
 
@@ -27,19 +27,19 @@ struct snapshot_thread {
 	__u32 kind;
 	__u32 tid;
 	__u32 tgid;
-	__u32 state; /* __state; 0: it runs or is ready to */
-	__s32 call;  /* number of the system call; negative: none */
+	__u32 state; /* __state; 0: running or runnable */
+	__s32 call;  /* system call number; negative: none */
 	__u16 frames;
-	__u8 task_work; /* of io_uring, not yet run */
-	__u8 kernels;   /* a kernel thread: SQPOLL, io-wq */
+	__u8 task_work; /* pending io_uring task work */
+	__u8 kernels;   /* an SQPOLL thread or io-wq worker */
 	__u64 arguments[5];
-	__u64 asleep_ns; /* since it was last put on a CPU; 0: not known */
+	__u64 asleep_ns; /* since it was last switched in; 0: unknown */
 	__u64 switches;
 	__u64 ran_ns;
 	__u64 runnable_ns; /* 0: not counted */
-	__u64 last_ring; /* that it entered */
+	__u64 last_ring; /* the ring that it entered last */
 	__u64 iowait;
-	__u64 waits_on; /* private data of the file that its call's first argument names: an epoll's, if it sleeps in epoll_wait */
+	__u64 waits_on; /* private data of the file in its call's first argument: an epoll in epoll_wait */
 	char comm[16];
 	__u64 stack[FRAMES];
 };
@@ -48,7 +48,7 @@ struct snapshot_ring {
 	__u32 kind;
 	__u32 tgid;
 	__u64 ring;
-	__s32 fd; /* -1: found through a thread that entered it */
+	__s32 fd; /* -1: found through a thread that entered the ring */
 	__u32 setup_flags;
 	__u32 sq_flags;
 	__u32 sq_entries;
@@ -57,10 +57,10 @@ struct snapshot_ring {
 	__u32 sq_taken; /* the kernel's own head */
 	__u32 cq_head;
 	__u32 cq_tail;
-	__u32 submitter; /* of a ring with one issuer; 0: none */
+	__u32 submitter; /* TID, for a ring with a single issuer; 0: none */
 	__u32 sq_thread;
 	__u32 sq_state;
-	__u8 task_work; /* DEFER_TASKRUN: not yet run */
+	__u8 task_work; /* DEFER_TASKRUN: pending task work */
 	__u8 overflowed;
 	__u16 pad;
 };
@@ -74,7 +74,7 @@ struct snapshot_depth {
 	__u32 allocated;
 	__u32 free;
 	__u32 armed;
-	__u64 soonest_ns; /* CLOCK_MONOTONIC; 0: none, or a different clock */
+	__u64 soonest_ns; /* CLOCK_MONOTONIC; 0: none, or another clock */
 	__u32 timeouts;
 	__u32 pad;
 };
@@ -87,7 +87,7 @@ struct snapshot_request {
 	__u64 request;
 	__u64 user_data;
 	__u64 file;
-	__s64 references; /* on the file; 0: not known */
+	__s64 references; /* references to the file; 0: unknown */
 	__s32 fd;
 	__u32 opcode;
 	__u32 fixed;
@@ -110,7 +110,7 @@ struct snapshot_unread {
 	__u32 tgid;
 	__u32 fd;
 	__u32 bytes;
-	__u64 epoll; /* private data of its file */
+	__u64 epoll; /* private data of the epoll's file */
 };
 
 struct snapshot_process {
@@ -118,9 +118,9 @@ struct snapshot_process {
 	__u32 tgid;
 	__u32 tcp_sockets;
 	__u32 held_sockets;
-	__u32 throttled_bios; /* by blk-throttle, of its cgroup */
+	__u32 throttled_bios; /* bios of its cgroup queued by blk-throttle */
 	__u32 pad;
-	__u64 quota_ns; /* throttled by its cgroup's CPU quota, summed over CPUs */
+	__u64 quota_ns; /* time throttled by its cgroup's CPU quota, summed over CPUs */
 };
 
 /* A thread on the machine, traced or not. */
@@ -192,8 +192,8 @@ struct file___held {
 	void *f_op;
 	void *private_data;
 	struct hlist_head *f_ep;
-	atomic_long_t f_count; /* before 6.13: the references */
-	struct file_ref f_ref; /* since: one less */
+	atomic_long_t f_count; /* before 6.13: number of references */
+	struct file_ref f_ref; /* since 6.13: references minus one */
 };
 
 struct sched_info___state {
@@ -295,7 +295,7 @@ struct sock_common {
 struct sk_buff {
 	struct sk_buff *next;
 	unsigned int len;
-	char cb[48]; /* of TCP: the sequence number of its first byte comes first */
+	char cb[48]; /* TCP: begins with the sequence number of the first byte */
 };
 
 struct unix_skb_parms {
@@ -356,7 +356,7 @@ struct throtl_data {
 
 struct throtl_service_queue {
 	unsigned int nr_queued[2];
-	unsigned int nr_queued_bps[2]; /* 6.18: instead */
+	unsigned int nr_queued_bps[2]; /* in place of the above, in 6.18 */
 	unsigned int nr_queued_iops[2];
 };
 
@@ -376,7 +376,7 @@ struct throtl_grp {
 /* State of a walk over a list or table. */
 struct walk {
 	struct seq_file *seq;
-	__u64 at;   /* the next one */
+	__u64 at;   /* address of the next element */
 	__u64 end;
 	__u64 node;
 	__u64 ring;
@@ -597,7 +597,7 @@ static __noinline int write_unread(struct walk *w, struct file___held *file, str
 		.fd = fd,
 		.epoll = (__u64)BPF_CORE_READ(item, ep),
 	};
-	__u32 taken = 0; /* of the first buffer */
+	__u32 taken = 0; /* unread bytes of the first buffer already consumed */
 	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_UNIX) {
 		bpf_loop(SOCKETS, one_buffer, &own, 0);
 		if (bpf_core_field_exists(struct unix_skb_parms, consumed))

@@ -21,21 +21,21 @@ const volatile __u64 aio_complete_address = 0;
 const volatile __u64 blkdev_end_io_async_address = 0;
 const volatile __u64 blkdev_end_io_address = 0;
 
-const volatile bool following = false; /* counts by ring, and trails: see follow.h */
+const volatile bool following = false; /* count by ring and trace requests: see follow.h */
 const volatile bool everyone = false;
 const volatile __u32 own_tgid = 0;
 const volatile enum loss loss_layout = 0; /* never read: exports the names to user space */
-__u32 frozen;   /* threads' states stay where they are: user space reads or discards them */
-__u32 counting; /* if `following`: between the two ends of the traced span */
+__u32 frozen;   /* threads' state is not moved: user space reads or resets it */
+__u32 counting; /* if `following`: the traced span is open */
 
 /* Programs with frequent events are expensive, and may be detached temporarily (watch/costly.rs). */
-__u64 costly_since; /* attached since, CLOCK_MONOTONIC; 0: from the start */
-__u32 costly_gone;  /* detached now */
-__u32 calls_needed; /* native or POSIX AIO is used, and its counts depend on them */
+__u64 costly_since; /* start of the current attachment, CLOCK_MONOTONIC; 0: attached from the start */
+__u32 costly_gone;  /* currently detached */
+__u32 calls_needed; /* native or POSIX AIO is used, whose counts depend on these programs */
 
 struct cpu_slot slots[IOTRAIL_MAX_CPUS];
 #define MMS_MAX 16
-__u64 watched_mms[MMS_MAX]; /* addresses of the watched processes' mm_structs; only compared, and read through probe reads */
+__u64 watched_mms[MMS_MAX]; /* mm_structs of the traced processes; only compared, and read with probe reads */
 
 /* Hashes allocate only used entries (BPF_F_NO_PREALLOC). Each entry of the limit costs at most 16 bytes, for the buckets. */
 struct {

@@ -186,7 +186,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1024);
 	__type(key, __u64); /* user data */
-	__type(value, __u64); /* number of them */
+	__type(value, __u64); /* number of messages */
 } messages SEC(".maps");
 
 /* Submission time of a zero-copy send, by the address of its notification. */

@@ -15,7 +15,7 @@ struct {
 	__type(value, struct handler_run);
 } irq_threads SEC(".maps");
 
-bool lines_threaded; /* there is at least one */
+bool lines_threaded; /* at least one line has an IRQ thread */
 
 /* A handler wakes its IRQ thread. */
 static __always_inline void leaves_to_thread(struct task_struct *thread, struct cpu_slot *slot)

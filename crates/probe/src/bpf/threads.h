@@ -56,7 +56,7 @@ static __always_inline void uses_ring(__u32 ring, __u32 tid, __u32 waits, struct
 #define IORING_ENTER_EXT_ARG (1U << 3)
 #define IORING_ENTER_EXT_ARG_REG (1U << 6)
 #define IORING_ENTER_NO_IOWAIT (1U << 7)
-#define MIN_WAIT_AT 12 /* of min_wait_usec in struct io_uring_getevents_arg */
+#define MIN_WAIT_AT 12 /* offset of min_wait_usec in struct io_uring_getevents_arg */
 
 /* Counts the options of an io_uring_enter that begins to wait. */
 static __noinline int count_wait(struct io_ring_ctx *ring, __u32 number, bool by_loop)

@@ -118,7 +118,7 @@ enum entry_function {
 	FUNCTION_SYNC_32,
 	FUNCTION_CALL, /* caller of a system call */
 	FUNCTION_CALL_32,
-	FUNCTION_SVC, /* function that is on the stack throughout a system call, from its entry to the return to user mode */
+	FUNCTION_SVC, /* function that is on the stack throughout a system call */
 	FUNCTION_SVC_32,
 	FUNCTION_IRQ, /* entry of interrupts from user mode */
 	FUNCTION_IRQ_32,
@@ -126,7 +126,7 @@ enum entry_function {
 	FUNCTION_FIQ_32,
 	FUNCTION_ERROR,
 	FUNCTION_ERROR_32,
-	FUNCTION_NESTED, /* an interrupt in the kernel */
+	FUNCTION_NESTED, /* an interrupt within the kernel */
 	FUNCTION_NESTED_FIQ,
 	FUNCTIONS
 };
@@ -156,10 +156,10 @@ static __always_inline __u64 first_record(__u64 regs)
  * its own buffer.
  */
 #define CALLERS 128 /* power of two: it masks an index; kernel.perf_event_max_stack is 127 */
-#define CALLERS_NESTED 4 /* a thread's, and those of the interrupts that may be in one another */
+#define CALLERS_NESTED 4 /* levels: a thread and nested interrupts */
 struct callers {
 	__u64 at[CALLERS];
-	__u32 level; /* the next slot to use */
+	__u32 level; /* the next free slot */
 };
 
 struct {
@@ -282,7 +282,7 @@ static __always_inline bool has_result(struct pt_regs *regs, bool here, bool qui
 }
 
 #define NR_rt_sigreturn 139
-#define NR_MAX 1023 /* more than any kernel has; only what is lost is replaced */
+#define NR_MAX 1023 /* above the numbers of any kernel; only lost numbers are replaced */
 
 /* The entry code sets syscallno to -1 for interrupts and exceptions. The kernel also does so on the way out of a system call
  * when it checks for signals (forget_syscall in signal.c), where most task work runs. The program's own register still has
