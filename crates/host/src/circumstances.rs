@@ -8,7 +8,7 @@ use super::page_cache::{Cache, Cached};
 use super::{cgroup, cpu, files, procfs};
 use iotrail_schema::measurement::{BeforeAfter, Circumstances, DeviceBytes, PageCache};
 
-/// What the readings cover.
+/// Scope of the readings.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     pub target: Option<&'a Path>,

@@ -45,7 +45,7 @@ impl Oddities {
     }
 }
 
-/// What was lost because a map was full or no memory was left.
+/// Data lost because a map was full or no memory was left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
     /// Thread states. The delivery paths of their completions are then wrong, not just too low.

@@ -1,4 +1,4 @@
-//! What the BPF programs are needed for.
+//! Purposes of the BPF programs.
 
 /// Role of a program. It decides which runs need the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

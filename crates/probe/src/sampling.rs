@@ -1,6 +1,6 @@
 //! How the CPUs are sampled.
 
-/// What paces the samples.
+/// Event that paces the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
     /// perf's cpu-clock, a timer per CPU: works everywhere, and samples idle. A section with interrupts disabled is

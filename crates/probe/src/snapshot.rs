@@ -40,7 +40,7 @@ const SAME_SLEEP: u16 = 0xffff;
 const UNINTERRUPTIBLE: u32 = 0x2;
 const NOLOAD: u32 = 0x400;
 
-/// What to read in addition to the rings' heads and tails and the threads' counters.
+/// Data to read in addition to the rings' heads and tails and the threads' counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reading {
     Brief,

@@ -47,7 +47,7 @@ impl Ring {
     }
 }
 
-/// What the supervisor observed.
+/// Observations of the supervisor.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Rings in the order of their calls.

@@ -17,7 +17,7 @@ use iotrail_schema::recorded::FileName;
 use iotrail_schema::trace_record::{Estimate, FileRecord, FileRequests, OtherFiles};
 use iotrail_stats::estimate::{self, Stratum};
 
-/// What is known about a file in addition to the probes' data.
+/// Names and numbers of a file, in addition to the probes' data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     pub kind: Kind,
@@ -181,7 +181,7 @@ impl Names {
         all
     }
 
-    /// What a pending request waits for: the path or kind of its file; `None` if unknown.
+    /// File for which a pending request waits: its path or kind; `None` if unknown.
     pub fn of_open(&self, tgid: u32, file: Option<FileSeen>, descriptor: Option<Descriptor>) -> Option<String> {
         let key = Key::of(tgid, file, descriptor)?;
         let now = || match (file, descriptor) {

@@ -100,7 +100,7 @@ pub fn watch(asked: Target, how: &Options, listener: &mut dyn Listener) -> Resul
     }
 }
 
-/// What /proc shows about each ring.
+/// Data from /proc about each ring.
 fn known(
     observed: &Observed,
     followed: &BTreeMap<Option<u32>, Part>,

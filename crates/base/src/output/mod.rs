@@ -36,7 +36,7 @@ use crate::plain::{self, sanitise};
 /// Path that means standard output.
 pub const STDOUT: &str = "-";
 
-/// What to do with an existing file.
+/// Handling of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     Keep,

@@ -20,7 +20,7 @@
 
 enum snapshot_kind { SNAPSHOT_THREAD = 1, SNAPSHOT_RING, SNAPSHOT_REQUEST, SNAPSHOT_DEPTH, SNAPSHOT_SOCKET, SNAPSHOT_UNREAD, SNAPSHOT_PROCESS };
 
-/* What to read in addition to heads and tails. */
+/* Data to read in addition to heads and tails. */
 enum reading { READ_BRIEF, READ_SLEEPS, READ_DEEP };
 
 struct snapshot_thread {

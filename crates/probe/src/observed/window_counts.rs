@@ -19,7 +19,7 @@ type Counts = BTreeMap<Name, u64>;
 /// If there are more windows, adjacent windows are merged in pairs.
 const MOST: usize = 256;
 
-/// What is known about the completions outside the windows.
+/// Known completions outside the windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Known {
     /// All are known from the rings' own counters.

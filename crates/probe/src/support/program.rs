@@ -1,4 +1,4 @@
-//! The tracepoint programs, and what is unknown without each.
+//! The tracepoint programs, and the information that is missing without each.
 
 use crate::role::Role;
 

@@ -44,7 +44,7 @@ struct Tracked {
     ended_sq_threads: Vec<(u32, Helper)>,
 }
 
-/// What is kept of an exited process.
+/// Kept data of an exited process.
 #[derive(Debug, Clone, Default)]
 struct Ended {
     comm: String,

@@ -23,7 +23,7 @@ pub use threads::ThreadMeter;
 /// Maximum number of rings with their own record: the busiest, then idle ones.
 const TOLD: usize = 512;
 
-/// What /proc shows about a ring.
+/// Data from /proc about a ring.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// The process's name, if known. The probes only know the name of the thread that created the ring.

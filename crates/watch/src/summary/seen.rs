@@ -20,7 +20,7 @@ pub struct Span {
     pub warnings: Vec<Warning>,
 }
 
-/// What /proc shows about the rings and their threads.
+/// Data from /proc about the rings and their threads.
 pub struct ProcView<'a> {
     pub rings: Vec<&'a SeenRing>,
     /// By process and thread.
