@@ -163,7 +163,7 @@ fn membarrier(_: &Path) -> Result<()> {
     })
 }
 
-/// The same by unmapping a page that the other thread uses.
+/// The same by reducing the permissions of a page, which needs a TLB shootdown on the other thread's CPU.
 fn tlb_shootdowns(_: &Path) -> Result<()> {
     on(0)?;
     threads(1, |number| {

@@ -1,6 +1,6 @@
-//! Totals from a sample: some items were taken completely, the others each with the same probability.
+//! Totals from a sample: some items were taken with certainty, the others each with the same probability.
 //!
-//! **Error**: completely taken items have none. For the others, the interval is the 95 % interval of a Poisson count,
+//! **Error**: items taken with certainty have none. For the others, the interval is the 95 % interval of a Poisson count,
 //! scaled, in Byar's approximation. It is accurate to 1 % for counts of at least 10; for smaller counts the lower end
 //! is too low. Samples of 1 in few items, or with partly regular gaps, vary less, so the interval is wider than
 //! necessary. Items of different value count as the number of equal items that would vary as much (Kish's effective
@@ -31,7 +31,7 @@ impl Total {
 /// Number and total value of items of similar value.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stratum {
-    /// Items taken completely.
+    /// Items taken with certainty.
     pub whole: (u64, f64),
     /// Items of which 1 in `one_in` was taken.
     pub sampled: (u64, f64),
@@ -79,7 +79,7 @@ pub fn interval(taken: &[Stratum], one_in: u32) -> Option<Total> {
         return Some(Total { total, lo: total, hi: total });
     }
     let cube = |n: f64, z: f64| n * (1.0 - 1.0 / (9.0 * n) + z / (3.0 * n.sqrt())).powi(3);
-    // If no sampled item was taken, the value of an item is only known from the completely taken ones.
+    // If no sampled item was taken, the value of an item is only known from the ones taken with certainty.
     let n = effective(taken).unwrap_or(0.0);
     let each = if n > 0.0 { sampled / n } else { whole / items as f64 };
     let scale = each * f64::from(one_in);

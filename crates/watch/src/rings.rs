@@ -123,7 +123,7 @@ fn look(number: u32, tries: u32, wanted: impl Fn(u32) -> bool) -> Vec<(u32, Stri
     fds.into_iter().filter(is_ring).filter(|fd| wanted(*fd)).filter_map(text).collect()
 }
 
-/// NAPI settings. Rings of one process and size may be indistinguishable, but then have the same settings.
+/// NAPI settings. Rings of one process and size may be indistinguishable; their settings are used only if all are equal.
 pub fn napi(found: Option<&SeenRing>, counts: &RingCounts, all: &[&SeenRing]) -> Option<NapiRecord> {
     let may_be = |ring: &&&SeenRing| ring.tgid == counts.tgid && ring.cq_entries == counts.cq_entries;
     let mut equal = all.iter().filter(may_be).map(|ring| ring.napi);

@@ -47,7 +47,7 @@ static __always_inline void sample_site(struct task_struct *task)
 
 	if (!account || ran == account->sited_ns)
 		return;
-	/* Its CPU time before the first sample is not attributed. */
+	/* CPU time before the first sample is unknown: at most one tick is attributed. */
 	ns = account->sited_ns ? ran - account->sited_ns : ran < site_tick_ns ? ran : site_tick_ns;
 	account->sited_ns = ran;
 	entry_of(task, &entry, false);

@@ -45,7 +45,7 @@ static __always_inline void backlog_used(struct cq_backlog *q)
 }
 
 /* Samples a ring, identified by its queue's slot and its address. `weight`: a completion was just posted and is sampled with
- * this weight; 0: none. `wants`: the program begins to wait for this many completions. Returns how many were reaped.
+ * this weight; 0: none. `wants`: the program begins to wait for this many completions. Returns the number of samples left.
  */
 __noinline int backlog_look(__u32 place, __u64 address, __u32 weight, __u32 ring, __u32 wants)
 {

@@ -38,7 +38,7 @@ impl Two<'_> {
         of.iter().filter_map(|a| both(*a)).any(|its| its > own)
     }
 
-    /// Whether each two candidates are settled: one certainly loses more than the threshold in some objective, or both
+    /// Whether every pair of candidates is settled: one certainly loses more than the threshold in some objective, or both
     /// are equivalent in both objectives.
     pub(super) fn is_settled(&self, of: &[usize], needed: f64) -> bool {
         let threshold = self.threshold.ln_1p();
