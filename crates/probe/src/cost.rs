@@ -19,7 +19,7 @@ pub struct Cost {
     pub spent_ns: u64,
 }
 
-/// Time in the programs since they were loaded, in ns.
+/// Total time in the programs at one moment, in ns, as far as the kernel measured it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spent {
     /// In programs on io_uring events, and the number of completions that they counted.

@@ -68,7 +68,7 @@ fn shapes() -> Vec<(&'static str, f64, Draw)> {
 }
 
 /// In 1,500 draws of 500 values with weight 100, the interval must contain the mean in at least 95 %, also in addition
-/// to completely taken items.
+/// to items taken with certainty.
 #[test]
 fn the_interval_has_its_nominal_coverage() {
     const SAMPLES: u32 = 1_500;

@@ -35,7 +35,7 @@ static __always_inline bool has_offset(__u32 opcode)
 	return plain_length(opcode) || opcode == IORING_OP_READV || opcode == IORING_OP_WRITEV;
 }
 
-/* Offset of an operation whose kiocb is the request's first member. */
+/* File offset of an operation whose kiocb is the request's first member. */
 static __always_inline __s64 offset_of(void *request)
 {
 	return BPF_CORE_READ((struct kiocb *)request, ki_pos);

@@ -55,7 +55,7 @@ pub(super) fn of_followed(raw: &Raw) -> FollowLoss {
         unreaped: raw.unreaped + sum(|s| s.unreaped),
         chosen: Chosen { whole: of_chosen(|s| s.chosen_whole), sampled: of_chosen(|s| s.chosen_sampled) },
         shared: sum(|s| s.shared.into()),
-        // The gap to the next selected request is already included.
+        // `gaps` already includes the gap to the next selected request.
         sampled_from: sum(|s| s.gaps.saturating_sub(s.until_next.into())),
         came_later: of_chosen(|s| s.came_later),
     }
