@@ -385,8 +385,7 @@ impl Reaped {
     fn met(r: &types::captured_ring) -> Self {
         let is_context = r.aio != 0;
         let in_flight = u64::from(r.submitted.wrapping_sub(r.head));
-        // The difference is not the number of requests in flight if multishot requests post several completions, or
-        // others post none.
+        // A larger difference is not a number of requests: multishot requests post several completions, others none.
         let is_known = !is_context && r.flags & SQ_REWIND == 0 && in_flight <= 2 * u64::from(r.cq_entries);
         Reaped {
             interface: if is_context { ReplayInterface::NativeAio } else { ReplayInterface::IoUring },

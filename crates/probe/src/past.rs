@@ -259,7 +259,7 @@ mod tests {
         look(&mut past, 8); // two are in transit
         look(&mut past, 15);
         assert_eq!(told, [10, 0, 0, 5]);
-        // 20 of the counts leave the maps, some of them not yet reported; then the rest leave.
+        // 20 of the counts leave the maps, some of them not yet reported; then more of them leave.
         past.late(9, &ring(9, 7, 20).counted);
         assert_eq!(requests(&past.all(vec![])), 5);
         past.forget();
