@@ -1,17 +1,17 @@
-/* Architecture-specific code. Each architecture has one file in arch/, with the same names:
+/* Architecture-specific code. Each architecture has one file in arch/, which defines the same names:
  *
  *   struct pt_regs        the registers that the entry code saves, as a CO-RE shadow
- *   NR_…                  numbers of system calls
+ *   NR_…                  system call numbers
  *   entry_of              how the kernel was entered (struct entry)
  *   entry_id              distinguishes one interrupt or exception from the previous one
- *   left_user_mode_by_this  whether the current interrupt is the one by which the thread left user mode, if its address does not show it
+ *   left_user_mode_by_this  whether the thread left user mode by the current interrupt, if its entry address does not show this
  *   enter_batch           number of requests that the current io_uring_enter was asked to submit
- *   call_number, aio_number, calls_as_i386, argument_i386   programs of a second table of system calls
- *   syscall_nr, argument, call_argument                     of a call's registers
- *   gone_in_user_mode     a thread's flag that shows whether it has been in user mode
- *   kind_of_line          lines that do not belong to devices
- *   USER_MODE             of a sample
- *   user_registers_of     of a thread in user mode
+ *   call_number, aio_number, calls_as_i386, argument_i386   calls in a second table of system calls
+ *   syscall_nr, argument, call_argument                     number and arguments in a call's registers
+ *   gone_in_user_mode     thread flag that is cleared on the way to user mode
+ *   kind_of_line          kind of an interrupt line (enum line_kind)
+ *   USER_MODE             whether a sample is in user mode
+ *   user_registers_of     registers with which the thread left user mode
  *   stub_callers          return addresses of a function without a frame
  *
  * path/entry/ also has a file per architecture, with the names of the entry points.
