@@ -252,7 +252,7 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
             )
         })?;
     }
-    // A program that fails early looks fast, unless a metric or a check proves that its exit status is normal.
+    // A program that fails early looks fast. Only a metric or a check can prove that its exit status is normal.
     if r.exit_status != 0 && options.metrics.is_empty() && options.check.is_none() {
         return Err(Error::input(
             format!("{name}, unmodified, exited with status {} ({})", r.exit_status, said_last(r)),
