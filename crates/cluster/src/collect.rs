@@ -16,7 +16,7 @@ use iotrail_slurm::control;
 use iotrail_slurm::state::Ending;
 use iotrail_store::Store;
 
-/// The stored results of the nodes.
+/// The nodes' stored results.
 pub struct Collected {
     pub record: FleetRecord,
     /// Number of nodes in the jobs, including server nodes.
