@@ -29,7 +29,7 @@ pub fn why_the_tick(ring_flags: &[String], peeks: bool) -> &'static str {
         "With COOP_TASKRUN the kernel sends no interrupt for them, and the thread makes no system call while it polls the CQ ring. Their task \
          work waits for the next kernel entry, which is the tick"
     } else {
-        "The thread's CPU did not enter the kernel before it for another reason"
+        "Before the tick, no other event made the thread's CPU enter the kernel"
     }
 }
 

@@ -77,12 +77,12 @@ impl Calls {
 
 pub const ONE_PER_ENTER: Rule = Rule {
     code: "one_per_enter",
-    about: "90 % of the calls submitted one request, 1,000 or more per second, with three or more in flight on average (by the latency of 50 traced \
-            requests or more, without waits). Or 20,000 calls per second did, nothing else was in flight, and 90 % of the requests were complete \
-            when the call returned (a note; of several rings the sum). The same for io_submit(2)",
+    about: "at least 90 % of the calls submitted one request each, at least 1,000 per second, with three or more requests in flight on average (from \
+            the latency of at least 50 traced requests, without waits). Or at least 20,000 calls per second did, with no other request in flight, \
+            and 90 % of the requests were complete when the call returned (a note; the rates of several rings are added). The same for io_submit(2)",
     rests_on: RestsOn::Followed,
-    advice: "reap all available completions, prepare the next requests, and submit these with one io_uring_enter: \
-             they share the cost of the call, and the block layer and the driver receive them together",
+    advice: "reap all available completions, prepare the next requests, and submit them with one io_uring_enter: they share the cost of the call, \
+             and the block layer and the driver receive them as one batch",
     checks: &[
         Check::Ring(|t, r| one_per_enter(t, r).or_else(|| one_at_a_time(t, r))),
         Check::Trace(over_rings),
@@ -107,13 +107,13 @@ fn over_rings(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "each of {} io_uring_enter calls per second submitted one request to one of {} rings, and the requests completed inline, before the call \
-         returned. The program makes one system call per request",
+        "{} io_uring_enter calls per second, over {} rings, submitted one request each, and the requests completed inline, before the call returned. \
+         The program makes one system call per request",
         count(per_s),
         all.len()
     );
-    let remedy = "use one ring per thread, prepare several requests, and submit them with one io_uring_enter; if there is never more than one, pread(2) \
-                  or pwrite(2) costs less";
+    let remedy = "use one ring per thread, prepare several requests, and submit them with one io_uring_enter; if the program never has more than one \
+                  request ready, pread(2) or pwrite(2) costs less";
     let bound = cpu(cpu_share(t, &["io_uring_enter"]));
     let evidence = [("enters_per_s", per_s), ("rings", all.len() as f64)];
     let f = ONE_PER_ENTER.finding_from(followed, Severity::Note, text, &evidence);
@@ -147,13 +147,13 @@ fn one_per_submit(t: &TraceRecord) -> Option<Finding> {
             three_digits(in_flight)
         ),
         false => format!(
-            "each of {} io_submit calls per second submitted one request, which was complete when the call returned. The program makes one \
-             system call per request to submit, and one to reap",
+            "{} io_submit calls per second submitted one request each, and the requests were complete when the call returned. The program makes two \
+             system calls per request: one to submit it and one to reap it",
             count(per_s)
         ),
     };
-    let remedy = "give io_submit(2) several iocbs at a time, and reap as many with one io_getevents(2); requests that complete within the call, such as \
-                  reads of cached files, cost less with pread(2)";
+    let remedy = "pass several iocbs to one io_submit(2), and reap the same number with one io_getevents(2); for requests that complete within the \
+                  call, such as reads of cached files, pread(2) costs less";
     let evidence = [("enters_per_s", per_s), ("in_flight", in_flight)];
     let severity = Severity::warning_if(several && per_s >= ENTERS_COST_PER_S);
     let f = ONE_PER_ENTER.finding(severity, text, &evidence);
@@ -166,8 +166,8 @@ fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} of the io_uring_enter calls submitted one request each, {} calls per second while the ring was in use, with {} requests in flight \
-         on average",
+        "{} of the io_uring_enter calls submitted only one request: {} calls per second while the ring was in use, with {} requests in flight on \
+         average",
         percent(calls.single),
         count(calls.per_s),
         three_digits(calls.in_flight)
@@ -199,20 +199,21 @@ fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let small = mean_bytes(r).filter(|mean| *mean < SMALL);
-    let of_size = small.map(|mean| format!(", of {} on average,", bytes(mean))).unwrap_or_default();
+    let of_size = small.map(|mean| format!(" ({} on average)", bytes(mean))).unwrap_or_default();
     let text = format!(
-        "each of {} io_uring_enter calls per second while the ring was in use submitted one request{of_size} and {} of the requests completed \
-         inline, before the call returned. The program makes one system call per request",
+        "{} io_uring_enter calls per second submitted one request each{of_size} while the ring was in use, and {} of the requests completed inline, \
+         before the call returned. The program makes one system call per request",
         count(calls.per_s),
         percent(at_once)
     );
     let remedy = match small {
         Some(_) => {
-            "move more bytes per request: receive into a larger buffer, or collect small writes into one; and prepare several requests before the call \
-             of io_uring_enter"
+            "move more bytes per request: receive into a larger buffer, or combine small writes; and prepare several requests before each \
+             io_uring_enter call"
         }
         None => {
-            "prepare several requests before the call of io_uring_enter; if there is never more than one, pread(2) or pwrite(2) costs less"
+            "prepare several requests before each io_uring_enter call; if the program never has more than one request ready, pread(2) or pwrite(2) \
+             costs less"
         }
     };
     Some(Finding { remedy: remedy.into(), ..calls.finding(t, Severity::Note, text) })
@@ -230,13 +231,12 @@ struct Cap {
 const DEFERRED: Cap = Cap {
     items: 20,
     up_to: 20,
-    why: "With DEFER_TASKRUN the kernel runs 20 at a time unless the call waits for more",
-    remedy: "let io_uring_enter wait for more than 20 completions (min_complete): that number then is the limit, and one \
-             call reaps them all",
+    why: "With DEFER_TASKRUN the kernel runs at most 20 items at a time unless the call waits for more",
+    remedy: "let io_uring_enter wait for more than 20 completions (min_complete): min_complete then becomes the limit, and one call reaps them all",
 };
 
-const SQPOLL_REMEDY: &str = "the remaining completions wait while the SQPOLL thread checks for submissions: keep fewer requests in flight \
-                             on this ring, or spread them over rings with one SQPOLL thread each";
+const SQPOLL_REMEDY: &str = "keep fewer requests in flight on this ring, or spread them over several rings, each with its own SQPOLL thread: after \
+                             each run the remaining completions wait while the SQPOLL thread checks for submissions";
 
 /// The kernel's limits by ring and version, the newer first. Rings without DEFER_TASKRUN and SQPOLL have none.
 fn caps(r: &RingRecord, kernel: &str) -> Vec<Cap> {
@@ -250,8 +250,8 @@ fn caps(r: &RingRecord, kernel: &str) -> Vec<Cap> {
         return vec![];
     }
     let why = |items| match items {
-        32 => "The SQPOLL thread runs 32 at a time",
-        _ => "The SQPOLL thread of this kernel runs 8 at a time (later kernels: 32)",
+        32 => "The SQPOLL thread runs at most 32 items at a time",
+        _ => "The SQPOLL thread of this kernel runs at most 8 items at a time (later kernels: 32)",
     };
     let limits: &[u32] = if since(6, 16) { &[32] } else { &[32, 8] };
     limits.iter().map(|&items| Cap { items, up_to: 32, why: why(items), remedy: SQPOLL_REMEDY }).collect()
@@ -273,8 +273,9 @@ const ABOVE: f64 = 0.05;
 
 pub const CAPPED_BATCH: Rule = Rule {
     code: "capped_batch",
-    about: "half of the completions were in runs of exactly the kernel's limit (20 with DEFER_TASKRUN since 6.13; 32 in an SQPOLL thread since \
-            6.9; 8 there before 6.16, if no run was of 9 to 32), with 1.5 times the limit in flight or submitted at once",
+    about: "task-work runs of exactly the kernel's limit posted at least half of the completions, with at least 1.5 times the limit in flight or \
+            submitted at once. The limit is 20 with DEFER_TASKRUN since Linux 6.13, and 32 in an SQPOLL thread since 6.9 (or 8 before 6.16, if no \
+            run had 9 to 32 items)",
     rests_on: RestsOn::Followed,
     checks: &[Check::Ring(capped)],
     ..RULE
@@ -308,7 +309,7 @@ fn capped(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let share = of(&|items| items == cap.items);
     let depth = in_flight.map(|n| format!(", with {} requests in flight on average", three_digits(n)));
     let text = format!(
-        "{} of completions were in task-work runs of exactly {}, the kernel's limit{}. {}",
+        "{} of completions were posted by task-work runs of exactly {} items, the kernel's limit{}. {}",
         percent(share),
         cap.items,
         depth.unwrap_or_default(),

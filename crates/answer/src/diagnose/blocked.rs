@@ -55,20 +55,25 @@ impl Blocked {
         self.ns as f64 / self.with_cpu_ns.max(1) as f64
     }
 
-    /// `62 % for a request tag and 6 % for the file's lock`.
+    /// `62 % waiting for a request tag and 6 % waiting for the file's lock`.
     fn by_reason(&self) -> String {
         let one = |(reason, ns): &(Option<Reason>, u64)| {
-            let name = reason.as_ref().map_or("short waits".into(), name);
-            format!("{} for {name}", percent(*ns as f64 / self.wall_ns.max(1) as f64))
+            let on = reason.as_ref().map_or("in short waits".into(), |reason| format!("waiting for {}", name(reason)));
+            format!("{} {on}", percent(*ns as f64 / self.wall_ns.max(1) as f64))
         };
         list(&self.reasons.iter().take(NAMED).map(one).collect::<Vec<_>>())
     }
 
-    fn whose(&self) -> String {
+    fn who(&self) -> String {
         match self.threads.len() {
-            1 => format!("of thread {} ({})'s time", self.thread.1, self.thread.0),
-            n => format!("of the time of {}", plural(n, "thread")),
+            1 => format!("thread {} ({})", self.thread.1, self.thread.0),
+            n => plural(n, "thread"),
         }
+    }
+
+    /// `one` for a single thread, otherwise `several`.
+    fn either(&self, one: &'static str, several: &'static str) -> &'static str {
+        if self.threads.len() == 1 { one } else { several }
     }
 
     fn bound(&self) -> Option<Bound> {
@@ -118,9 +123,12 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
     use Reason::*;
     let elsewhere = match syscall {
         "io_submit" => {
-            "io_uring hands such a request to io-wq; with RWF_NOWAIT io_submit(2) returns EAGAIN instead of blocking"
+            "use io_uring, which punts a request that would block to io-wq; or set RWF_NOWAIT, with which the request fails with EAGAIN instead of \
+             blocking"
         }
-        _ => "IOSQE_ASYNC hands a request to io-wq at once; with IORING_SETUP_SQPOLL the SQPOLL thread blocks instead",
+        _ => {
+            "set IOSQE_ASYNC, which punts the request to io-wq at once; or use IORING_SETUP_SQPOLL, with which the SQPOLL thread blocks instead"
+        }
     };
     match reason {
         RequestTag => {
@@ -130,20 +138,20 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
                 None => "than the device's nr_requests (/sys/block/DEVICE/queue/nr_requests)".into(),
             };
             format!(
-                "keep fewer requests in flight {limit}, submit in smaller batches, or raise nr_requests; or let another thread, or the \
-                 SQPOLL thread (IORING_SETUP_SQPOLL), block instead of this one"
+                "keep fewer requests in flight {limit}, submit smaller batches, or raise nr_requests; or submit from another thread or from the \
+                 SQPOLL thread (IORING_SETUP_SQPOLL), which then blocks instead"
             )
         }
-        QueueQos => "set wbt_lat_usec of the device to 0, or change io.cost or io.latency of the cgroup".into(),
-        CgroupIoLimit => "raise io.max (cgroup v1: blkio.throttle.*) of the cgroup, or do less I/O".into(),
+        QueueQos => "set the device's wbt_lat_usec to 0, or change io.cost or io.latency of the cgroup".into(),
+        CgroupIoLimit => "raise the cgroup's io.max (cgroup v1: blkio.throttle.*), or do less I/O".into(),
         DirectIo | InodeDio | JournalSpace | JournalCommit => {
             let on = match filesystem(t) {
                 Some(fs) => format!("on {fs}, "),
                 None => String::new(),
             };
             format!(
-                "{on}a direct write that extends the file or allocates blocks completes before the call returns: allocate the file with \
-                 fallocate(2) and overwrite blocks that were written before; {elsewhere}"
+                "{on}a direct write that extends the file or allocates blocks is synchronous: allocate the file with fallocate(2), and overwrite \
+                 blocks that were written before; {elsewhere}"
             )
         }
         DirtyPages => {
@@ -152,9 +160,9 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
                 .into()
         }
         PageIo | Writeback | MetadataIo | RwSemaphore | SynchronousBio => {
-            format!("buffered I/O may block in the call: O_DIRECT on a preallocated file does not; {elsewhere}")
+            format!("use O_DIRECT on a preallocated file: buffered I/O may block in the call; {elsewhere}")
         }
-        CgroupReclaim => "raise memory.high or memory.max of the cgroup, or use less page cache (O_DIRECT, RWF_DONTCACHE)".into(),
+        CgroupReclaim => "raise the cgroup's memory.high or memory.max, or use less page cache (O_DIRECT, RWF_DONTCACHE)".into(),
         Reclaim => "use less memory or page cache (O_DIRECT, RWF_DONTCACHE)".into(),
         _ => elsewhere.into(),
     }
@@ -162,7 +170,8 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
 
 pub const BLOCKED_IN_SUBMISSION: Rule = Rule {
     code: "blocked_in_submission",
-    about: "threads were blocked in io_uring_enter(2) or io_submit(2) for 1 % of their time, and 1 ms, other than in waits for completions",
+    about: "threads were blocked in io_uring_enter(2) or io_submit(2) for at least 1 % of their time (and at least 1 ms), not counting waits for \
+            completions",
     matter: Matter::Time,
     checks: &[Check::Each(in_submission)],
     ..RULE
@@ -174,12 +183,14 @@ fn in_submission(t: &TraceRecord) -> Vec<Finding> {
             blocked(t, Some(syscall), |reason| reason.is_some_and(|reason| !is_wait(reason) && !is_apart(reason)))?;
         let longest = match sum.longest_ns {
             0 => String::new(),
-            ns => format!(", at most {} at once", span(ns as f64)),
+            ns => format!(" (at most {} at a time)", span(ns as f64)),
         };
         let text = format!(
-            "{syscall}(2) was blocked in submission for {} {}{longest}: {}",
+            "{} {} blocked in {syscall}(2) while submitting for {} of {} time{longest}: {}",
+            sum.who(),
+            sum.either("was", "were"),
             percent(sum.share()),
-            sum.whose(),
+            sum.either("its", "their"),
             sum.by_reason()
         );
         let evidence = [("share", sum.share()), ("blocked_ns", sum.ns as f64), ("longest_ns", sum.longest_ns as f64)];
@@ -195,17 +206,17 @@ fn in_submission(t: &TraceRecord) -> Vec<Finding> {
 
 pub const LOCK_CONTENDED: Rule = Rule {
     code: "lock_contended",
-    about: "threads that submit or reap were blocked for a lock of the program, 100 times or more, for 10 % of their time",
+    about: "threads that submit or reap were blocked on a lock of the program at least 100 times, for at least 10 % of their time",
     matter: Matter::Time,
-    advice: "give each thread a ring of its own; or hold the lock while entries are prepared or reaped, not across io_uring_enter(2) or another \
-             call that waits",
+    advice: "give each thread its own ring; or hold the lock only while you prepare SQEs or reap CQEs, not across io_uring_enter(2) or another call \
+             that waits",
     checks: &[Check::Trace(lock_contended)],
     ..RULE
 };
 
 /// For a program without rings.
-const ADVICE_OF_LOCKS: &str = "do not hold the lock across a call that waits (fsync(2), read(2), write(2)): collect the work under the lock, and do \
-                               the I/O without it; one fsync(2) makes the writes of several threads durable";
+const ADVICE_OF_LOCKS: &str = "do not hold the lock across a call that waits (fsync(2), read(2), write(2)): collect the work under the lock, and \
+                               release the lock before the I/O; one fsync(2) makes the writes of several threads durable";
 
 /// Fewer waits for a lock may be a condition variable whose counter looks like a lock.
 const ENOUGH_LOCKED: u64 = 100;
@@ -227,9 +238,11 @@ fn lock_contended(t: &TraceRecord) -> Option<Finding> {
     }
     let remedy = if t.rings.is_empty() { ADVICE_OF_LOCKS } else { LOCK_CONTENDED.advice };
     let text = format!(
-        "futex(2) was blocked for {} {}: another thread held a lock of the program ({} sleeps, {} each, the longest {})",
+        "{} {} blocked in futex(2) for {} of {} time: another thread held a lock of the program ({} sleeps, {} each, the longest {})",
+        sum.who(),
+        sum.either("was", "were"),
         percent(sum.share()),
-        sum.whose(),
+        sum.either("its", "their"),
         count(sleeps as f64),
         span(sum.ns as f64 / sleeps as f64),
         span(sum.longest_ns as f64)
@@ -241,8 +254,8 @@ fn lock_contended(t: &TraceRecord) -> Option<Finding> {
 
 pub const SYNCHRONOUS_CALLS: Rule = Rule {
     code: "synchronous_calls",
-    about: "threads were blocked for storage in calls that do not submit, or in fsync(2) and similar calls, each made three times or more, for 5 % \
-            of the time in which they did not wait for a CPU; or in page faults for 20 %",
+    about: "threads were blocked on storage in calls that do not submit, or in fsync(2) and similar calls (each called at least three times), for at \
+            least 5 % of the time in which they did not wait for a CPU; or in page faults for at least 20 %",
     matter: Matter::Time,
     checks: &[Check::Trace(synchronous)],
     ..RULE
@@ -306,19 +319,25 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
         format!("{name} {} ({}{})", percent(sum.share()), sum.by_reason(), each.unwrap_or_default())
     };
     let calls: Vec<String> = found.iter().take(NAMED).map(one).collect();
-    let text = format!("synchronous calls were blocked for {} {}: {}", percent(share), largest.whose(), list(&calls));
+    let text = format!(
+        "synchronous calls blocked {} for {} of {} time: {}",
+        largest.who(),
+        percent(share),
+        largest.either("its", "their"),
+        list(&calls)
+    );
     let largest_is_faults = found.first().is_some_and(|(name, _)| name.contains(' '));
     let syncs = found.iter().any(|(syscall, _)| is(syscall, Work::Syncs));
     let remedy = match (t.rings.is_empty(), synchronous::advice(t)) {
         (true, Some(advice)) if syncs => format!("{advice}; sync once for several writes"),
         (true, Some(advice)) => advice,
-        _ if largest_is_faults => "the thread submits nothing while a page is read: read that data through the ring instead of a mapping; or populate the \
-                       mapping ahead of its use (madvise(2) with MADV_POPULATE_READ or MADV_WILLNEED, in another thread)"
+        _ if largest_is_faults => "read this data through the ring instead of a mapping, since the thread submits nothing while it waits for a page; \
+                       or populate the mapping before its use (madvise(2) with MADV_POPULATE_READ or MADV_WILLNEED, in another thread)"
             .into(),
-        _ if syncs => "the thread submits nothing while it is blocked: submit IORING_OP_FSYNC after the write (IOSQE_IO_LINK), or set RWF_DSYNC on \
-                       the write; sync once for several writes if durability permits"
+        _ if syncs => "submit IORING_OP_FSYNC after the write (IOSQE_IO_LINK), or set RWF_DSYNC on the write, since the thread submits nothing while \
+                       it is blocked; sync once for several writes if durability permits"
             .into(),
-        _ => "the thread submits nothing while it is blocked: do this I/O through the ring too".into(),
+        _ => "do this I/O through the ring too: the thread submits nothing while it is blocked".into(),
     };
     let blocked_ns: u64 = found.iter().map(|(_, sum)| sum.ns).sum();
     let evidence = [("share", share), ("blocked_ns", blocked_ns as f64)];
@@ -331,9 +350,9 @@ const QUOTA: f64 = 0.02;
 
 pub const CPU_QUOTA: Rule = Rule {
     code: "cpu_quota",
-    about: "the CPU quota of a cgroup kept threads off their CPUs for 2 % of their time",
-    advice: "raise cpu.max of the cgroup (cgroup v1: cpu.cfs_quota_us; containers: --cpus), or reduce the program's CPU use; a used-up quota \
-             stops the threads until its period (default 100 ms) ends",
+    about: "a cgroup's CPU quota throttled threads for at least 2 % of their time",
+    advice: "raise the cgroup's cpu.max (cgroup v1: cpu.cfs_quota_us; containers: --cpus), or reduce the program's CPU use; a used-up quota \
+             throttles the threads until its period (default 100 ms) ends",
     matter: Matter::Time,
     checks: &[Check::Trace(cpu_quota)],
     ..RULE
@@ -354,7 +373,7 @@ fn cpu_quota(t: &TraceRecord) -> Option<Finding> {
     }
     let (most, _) = held.iter().max_by_key(|(_, ns)| *ns)?;
     let text = format!(
-        "the CPU quota of the cgroup kept {} off the CPU for {} of their time ({} in total, {} ({}) most), even if CPUs were idle",
+        "the cgroup's CPU quota throttled {} for {} of their time ({} in total, {} ({}) most), even if CPUs were idle",
         plural(held.len(), "thread"),
         percent(share),
         span(ns as f64),
@@ -373,10 +392,10 @@ const ENOUGH_WAITED_NS: f64 = 5e6;
 
 pub const SQPOLL_SHARES_CPU: Rule = Rule {
     code: "sqpoll_shares_cpu",
-    about: "a thread of the process or an io-wq worker waited for 5 % of its time for a CPU that the SQPOLL thread used, and these were half of its \
-            waits for a CPU; or the SQPOLL thread waited in the same way for these threads; or both may run on only one CPU",
-    advice: "give the SQPOLL thread its own CPU with IORING_SETUP_SQ_AFF and sq_thread_cpu; or allow more CPUs (taskset, cpuset, cpu.max); \
-             or set a shorter sq_thread_idle, after which it sleeps; or use a ring without SQPOLL",
+    about: "a thread of the process or an io-wq worker spent at least 5 % of its time waiting for a CPU that the SQPOLL thread used, and this was at \
+            least half of its CPU waits; or the SQPOLL thread waited for these threads in the same way; or both may run on only one CPU",
+    advice: "give the SQPOLL thread its own CPU with IORING_SETUP_SQ_AFF and sq_thread_cpu; or allow more CPUs (taskset, cpuset, cpu.max); or set a \
+             shorter sq_thread_idle, so that the SQPOLL thread sleeps sooner; or use a ring without SQPOLL",
     matter: Matter::Time,
     checks: &[Check::Ring(sqpoll_shares_cpu)],
     ..RULE
@@ -418,8 +437,8 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
         return None;
     }
     let text = format!(
-        "the SQPOLL thread (tid {}) shares a CPU with its program: thread {} ({}) waited {} of its time for a CPU that the SQPOLL thread used, \
-         and the SQPOLL thread waited {} of its time for a CPU that the program's threads used",
+        "the SQPOLL thread (tid {}) shares a CPU with its program: thread {} ({}) spent {} of its time waiting for a CPU that the SQPOLL thread \
+         used, and the SQPOLL thread spent {} of its time waiting for a CPU that the program's threads used",
         sqpoll.tid,
         thread.tid,
         thread.comm,

@@ -2,7 +2,7 @@
 
 use super::results::OF_BUFFERS;
 use super::{Check, Matter, RULE, RestsOn, Rule, errno};
-use iotrail_base::words::{count, list, percent};
+use iotrail_base::words::{count, list, percent, so_many};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{INDEXED, MAYBE_INDEXED, is};
 use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
@@ -13,7 +13,7 @@ fn faults(o: &OpcodeRecord) -> u64 {
 
 pub const BAD_BUFFERS: Rule = Rule {
     code: "bad_buffers",
-    about: "a request ended with EFAULT: its memory, or the registered buffer that it names, does not exist",
+    about: "a request failed with EFAULT: its memory or its registered buffer does not exist",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     checks: &[Check::Trace(bad_buffers)],
@@ -36,15 +36,15 @@ fn bad_buffers(t: &TraceRecord) -> Option<Finding> {
         format!("{} of {}{first}", count(faults(o) as f64), o.opcode)
     };
     let text = format!(
-        "{} requests ({} of these opcodes' I/Os) ended with EFAULT: {}. The kernel could not use their memory",
-        count(all as f64),
+        "{} ({} of the I/Os with these opcodes) failed with EFAULT: {}. The kernel could not access their memory",
+        so_many(all, "request"),
         percent(share),
         list(&hit.iter().map(row).collect::<Vec<_>>())
     );
-    let by_index = "a request uses a registered buffer that is not registered: its index is wrong, its address and length are not within \
-                    the buffer, or the buffer was unregistered or replaced (IORING_REGISTER_BUFFERS_UPDATE) before the request was issued";
-    let by_address = "a request's memory is not mapped (never, or freed or moved while the request was in flight), or is not \
-                      writable; keep buffers, iovecs and other arguments until the completion";
+    let by_index = "check the index of the registered buffer, and that address and length are within the buffer; and do not unregister or replace \
+                    the buffer (IORING_REGISTER_BUFFERS_UPDATE) before the request is issued";
+    let by_address = "keep buffers, iovecs and other arguments mapped until the completion: the memory of a request was never mapped, was freed or \
+                      moved while the request was in flight, or is not writable";
     let mut causes = vec![];
     if hit.iter().any(|o| is(&o.opcode, INDEXED | MAYBE_INDEXED)) {
         causes.push(by_index);
@@ -52,7 +52,7 @@ fn bad_buffers(t: &TraceRecord) -> Option<Finding> {
     if hit.iter().any(|o| !is(&o.opcode, INDEXED)) {
         causes.push(by_address);
     }
-    let remedy = format!("{}: search for the user_data in the program's own log", causes.join("; "));
+    let remedy = format!("{}; search the program's own log for the user_data", causes.join("; "));
     let by_index: u64 = hit.iter().filter(|o| is(&o.opcode, INDEXED)).map(|o| faults(o)).sum();
     let evidence = [("efault", all as f64), ("share", share), ("of_fixed_opcodes", by_index as f64)];
     let mut rings = t.rings.iter().filter(|r| r.opcodes.iter().any(|o| faults(o) > 0));

@@ -67,48 +67,48 @@ const PROBING: [&str; 5] = ["EINVAL", "EOPNOTSUPP", "ENOTTY", "EEXIST", "EAFNOSU
 fn refused(syscall: &str, errno: &str) -> (&'static str, &'static str) {
     match (syscall, errno) {
         ("io_uring_setup" | "io_uring_register", "ENOMEM") => (
-            "rings and registered buffers count against the user's RLIMIT_MEMLOCK (rings before Linux 5.12 and since 6.14, \
-             summed over the user's processes), and against the cgroup's memory.max",
+            "rings and registered buffers count towards the user's RLIMIT_MEMLOCK (rings: before Linux 5.12 and since 6.14, summed over the user's \
+             processes) and towards the cgroup's memory.max",
             "raise RLIMIT_MEMLOCK (`ulimit -l`, LimitMEMLOCK= of the service, CAP_IPC_LOCK), or create fewer or smaller rings",
         ),
         ("io_uring_setup" | "io_uring_register" | "io_uring_enter", "EPERM" | "EACCES" | "ENOSYS") => (
             "a seccomp filter (of a container or a service), kernel.io_uring_disabled or a security module denies io_uring to this process",
-            "let the seccomp filter allow io_uring_setup, io_uring_enter and io_uring_register; check `sysctl kernel.io_uring_disabled` (0: \
-             allowed) and `grep Seccomp /proc/PID/status`; or let the program use another interface if io_uring is denied",
+            "allow io_uring_setup, io_uring_enter and io_uring_register in the seccomp filter; check `sysctl kernel.io_uring_disabled` (0: allowed) \
+             and `grep Seccomp /proc/PID/status`; or let the program fall back to another interface",
         ),
         ("io_setup", "EAGAIN") => (
-            "the sum over all aio contexts of the system (fs.aio-nr) would exceed fs.aio-max-nr",
+            "the events of all aio contexts in the system (fs.aio-nr) would exceed fs.aio-max-nr",
             "raise fs.aio-max-nr (`sysctl fs.aio-nr fs.aio-max-nr` shows its use), or create fewer or smaller contexts",
         ),
         (_, "EMFILE") => (
-            "the process has RLIMIT_NOFILE descriptors open",
+            "the process has reached RLIMIT_NOFILE open descriptors",
             "raise RLIMIT_NOFILE (`ulimit -n`, LimitNOFILE= of the service), or close unused descriptors",
         ),
-        (_, "ENFILE") => ("the system has fs.file-max files open", "raise fs.file-max"),
-        ("mlock", "ENOMEM") => ("RLIMIT_MEMLOCK is too small for it", "raise RLIMIT_MEMLOCK"),
+        (_, "ENFILE") => ("the system has reached fs.file-max open files", "raise fs.file-max"),
+        ("mlock", "ENOMEM") => ("RLIMIT_MEMLOCK is too small for the locked memory", "raise RLIMIT_MEMLOCK"),
         ("io_uring_setup", "EAGAIN") => (
-            "the kernel could not create the SQPOLL thread: RLIMIT_NPROC or the cgroup's pids.max",
+            "RLIMIT_NPROC or the cgroup's pids.max prevented the creation of the SQPOLL thread",
             "raise RLIMIT_NPROC or pids.max",
         ),
         ("io_uring_setup" | "io_uring_register", "EINVAL") => (
-            "this kernel lacks a flag, or the flags exclude each other",
-            "request fewer flags; `iotrail check` lists the flags that this kernel has",
+            "this kernel does not support a flag, or the flags are mutually exclusive",
+            "request fewer flags; `iotrail check` lists the flags that this kernel supports",
         ),
         ("bind", "EADDRINUSE") => {
-            ("another socket uses the address", "set SO_REUSEADDR or SO_REUSEPORT, or use another port")
+            ("another socket is using the address", "set SO_REUSEADDR or SO_REUSEPORT, or use another port")
         }
         ("io_uring_register", "EBUSY") => (
             "an object of that kind is already registered",
             "unregister it first, or update it (IORING_REGISTER_FILES_UPDATE, IORING_REGISTER_BUFFERS_UPDATE)",
         ),
-        _ => ("the program continues without it, or ends", "see ERRORS in its manual page"),
+        _ => ("the program continues without the object, or exits", "see ERRORS in the call's manual page"),
     }
 }
 
 pub const SETUP_FAILED: Rule = Rule {
     code: "setup_failed",
-    about: "a call that sets up a ring, a context or a descriptor failed (a note if it succeeded later and the error only shows what the kernel \
-            has)",
+    about: "a call that sets up a ring, a context or a descriptor failed (a note if the call succeeded later and the error only shows which features \
+            the kernel has)",
     matter: Matter::Data,
     checks: &[Check::Each(setup_failed)],
     ..RULE
@@ -141,18 +141,18 @@ const OF_SUBMISSION: [(&str, &str, &str); 6] = [
     (
         "EBUSY",
         "completions wait in the overflow list",
-        "reap them with IORING_ENTER_GETEVENTS, and make the CQ larger (IORING_SETUP_CQSIZE)",
+        "reap them with IORING_ENTER_GETEVENTS, and enlarge the CQ (IORING_SETUP_CQSIZE)",
     ),
     (
         "EEXIST",
-        "another thread submits to a ring with IORING_SETUP_SINGLE_ISSUER",
+        "a second thread submits to a ring with IORING_SETUP_SINGLE_ISSUER",
         "submit from one thread, or drop the flag",
     ),
     ("EBADFD", "the ring is disabled", "enable it first (IORING_REGISTER_ENABLE_RINGS)"),
     (
         "EAGAIN",
-        "the context has no free event, or the kernel has no memory",
-        "reap events before submitting, or make the context larger",
+        "the context has no free events, or the kernel is out of memory",
+        "reap events before submitting, or create a larger context",
     ),
     ("EINVAL", "a request, a flag or a descriptor is not valid", "check the first request that was not submitted"),
     ("EBADF", "a request's descriptor is not open", "check the first request that was not submitted"),
@@ -160,7 +160,7 @@ const OF_SUBMISSION: [(&str, &str, &str); 6] = [
 
 pub const SUBMISSION_FAILED: Rule = Rule {
     code: "submission_failed",
-    about: "1 % of the io_uring_enter(2) or io_submit(2) calls, and 20, failed, other than by a time limit or a signal",
+    about: "at least 1 % (and at least 20) of the io_uring_enter(2) or io_submit(2) calls failed, not counting timeouts and signals",
     matter: Matter::Data,
     checks: &[Check::Each(submission_failed)],
     ..RULE
@@ -192,8 +192,8 @@ const MOST: f64 = 0.5;
 
 pub const EMPTY_ENTERS: Rule = Rule {
     code: "empty_enters",
-    about: "half of the io_uring_enter(2) or io_getevents(2) calls, and 1,000, submitted no request and returned no completion, in a program that ran for \
-            5 % of the time",
+    about: "at least half (and at least 1,000) of the io_uring_enter(2) or io_getevents(2) calls submitted no request and returned no completion, \
+            and the program ran for at least 5 % of the time",
     advice: "wait for completions in the call: IORING_ENTER_GETEVENTS with min_complete 1 (io_uring_submit_and_wait); or poll the CQ ring, \
              and enter the kernel only to submit, or when IORING_SQ_TASKRUN or IORING_SQ_CQ_OVERFLOW is set",
     checks: &[Check::Trace(empty_enters)],
@@ -201,8 +201,8 @@ pub const EMPTY_ENTERS: Rule = Rule {
 };
 
 /// For native AIO.
-const OF_EVENTS: &str = "wait in the call: min_nr 1, with a time limit or without; a call with a time limit of 0 only looks, which costs a CPU while the \
-                         device works";
+const OF_EVENTS: &str = "wait in the call (min_nr 1), with or without a timeout; a call with a timeout of 0 only polls, which keeps a CPU busy while \
+                         the device works";
 
 fn empty_enters(t: &TraceRecord) -> Option<Finding> {
     let c = of_name(t, &WAITS).max_by_key(|c| c.ended.map(|ended| ended.nothing))?;
@@ -213,7 +213,7 @@ fn empty_enters(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let per_completion = match t.total.ios {
-        0 => "without a completion".into(),
+        0 => "the trace has no completion".into(),
         n => format!("{} calls per completion", three_digits(c.count as f64 / n as f64)),
     };
     let text = format!(
@@ -246,9 +246,9 @@ const CHANGES_PER_WAIT: f64 = 1.5;
 
 pub const EPOLL_CTL_PER_OPERATION: Rule = Rule {
     code: "epoll_ctl_per_operation",
-    about: "three epoll_ctl(2) calls for two epoll_wait(2) calls, and 1,000",
-    advice: "keep descriptors registered: one EPOLL_CTL_ADD for EPOLLIN and EPOLLOUT with EPOLLET lasts as long as the descriptor; if several \
-             threads wait, EPOLLONESHOT takes one EPOLL_CTL_MOD per event, and EPOLLEXCLUSIVE takes none",
+    about: "at least 1.5 epoll_ctl(2) calls per epoll_wait(2) call, and at least 1,000 in total",
+    advice: "keep descriptors registered: one EPOLL_CTL_ADD for EPOLLIN and EPOLLOUT with EPOLLET is enough for the life of the descriptor; if \
+             several threads wait, EPOLLONESHOT needs one EPOLL_CTL_MOD per event, and EPOLLEXCLUSIVE needs none",
     checks: &[Check::Trace(epoll_ctl_per_operation)],
     ..RULE
 };
@@ -282,9 +282,9 @@ const NEARLY_ALL: f64 = 0.8;
 
 pub const EPOLL_SPINS: Rule = Rule {
     code: "epoll_spins",
-    about: "10,000 epoll_wait(2) or poll(2) calls per second, which are 80 % of the I/O calls; or 1,000 per second, half of which return a hang-up \
-            or an error of one descriptor; or 10,000 poll requests of a ring per second that complete inline, or as many timeouts that expire, which \
-            are 80 % of its completions",
+    about: "at least 10,000 epoll_wait(2) or poll(2) calls per second, which were at least 80 % of the I/O calls; or at least 1,000 per second, half \
+            of which returned a hang-up or an error of one descriptor; or at least 10,000 poll requests per second on a ring that completed inline, \
+            or as many timeouts that expired, which were at least 80 % of the ring's completions",
     checks: &[Check::Trace(epoll_spins), Check::Ring(ring_spins)],
     ..RULE
 };
@@ -307,7 +307,7 @@ fn of_descriptor(by: &WokenBy) -> &'static str {
             "read(2) the descriptor at each event: its counter keeps it ready; or register it with EPOLLET"
         }
         _ if is("OUT") && !is("IN") => {
-            "request EPOLLOUT only while there is data to send: a socket with free buffer space is always ready to write"
+            "request EPOLLOUT only while you have data to send: a socket with free buffer space is always ready for writing"
         }
         _ => {
             "read the descriptor until EAGAIN, or remove it (EPOLL_CTL_DEL) while you do not want its data; EPOLLET reports it once"
@@ -339,14 +339,14 @@ fn epoll_spins(t: &TraceRecord) -> Option<Finding> {
             (what, of_descriptor(by))
         }
         (true, None) => (
-            "each returned an event that the program did not handle; a level-triggered descriptor is reported until it is handled, and EPOLLHUP \
-             and EPOLLERR even if not requested"
+            "each returned an event that the program did not handle. epoll(7) reports a level-triggered descriptor until the program handles the \
+             event, and reports EPOLLHUP and EPOLLERR even if not requested"
                 .into(),
             "read or write the descriptor until EAGAIN; on EPOLLHUP or EPOLLERR remove it (EPOLL_CTL_DEL) or close it",
         ),
         (false, _) => (
-            "each returned without an event, since its time limit is 0".into(),
-            "wait: a time limit of -1, or until the next timer; an eventfd wakes the thread for other work",
+            "each returned no event, because its timeout was 0".into(),
+            "wait: set the timeout to -1, or to the time until the next timer; wake the thread for other work with an eventfd",
         ),
     };
     let text =
@@ -369,15 +369,15 @@ fn ring_spins(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if (o.completions as f64) < most || per_s < SPINS_PER_S || (o.completions as f64) < SPINS_PER_S {
         return None;
     }
-    let expired = o.latency_ns.mean.map(|ns| format!("each expired {} after its submission, on average", span(ns)));
+    let expired = o.latency_ns.mean.map(|ns| format!("each expired {} after submission, on average", span(ns)));
     let (what, remedy) = match o.opcode.as_str() {
         "poll" | "poll_add" => (
-            "the descriptor is ready each time, and the program does not handle the event".into(),
+            "the descriptor was ready every time, and the program did not handle the event".into(),
             "read or write the descriptor until EAGAIN before the next poll; on POLLHUP or POLLERR close it",
         ),
         _ => (
-            expired.unwrap_or_else(|| "each expired soon after its submission".into()),
-            "arm one timeout for the program's next timer, and round its time up; or wait in io_uring_enter(2) with a time limit",
+            expired.unwrap_or_else(|| "each expired soon after submission".into()),
+            "arm one timeout for the program's next timer, and round its time up; or wait in io_uring_enter(2) with a timeout",
         ),
     };
     let share = o.completions as f64 / r.completions.max(1) as f64;
@@ -398,9 +398,9 @@ const LITTLE_WAITING: f64 = 0.05;
 
 pub const WAITS_TIME_OUT: Rule = Rule {
     code: "waits_time_out",
-    about: "half of the waits for completions in io_uring_enter(2) or io_getevents(2), and 20, ended by their time limit, and threads were blocked \
-            there for 5 % of their time (a warning if half of these had completions, but fewer than min_complete, or if 1,000 per second ended so); or \
-            half of them, 1,000 and 100 per second, ended by a signal (a warning)",
+    about: "at least half (and at least 20) of the waits for completions in io_uring_enter(2) or io_getevents(2) timed out, and threads were blocked \
+            there for at least 5 % of their time (a warning if half of these waits had completions, but fewer than min_complete, or if at least \
+            1,000 per second timed out); or a signal ended at least half of the waits (at least 1,000, and 100 per second: a warning)",
     matter: Matter::Time,
     checks: &[Check::Each(waits_time_out)],
     ..RULE
@@ -423,29 +423,29 @@ fn waits_time_out(t: &TraceRecord) -> Vec<Finding> {
         let is_busy = per_s >= TIME_LIMITS_PER_S;
         let (what, remedy) = match () {
             () if is_partial => (
-                "most of these had completions, but fewer than min_complete. The thread slept although it could have reaped them",
-                "wait for one completion (min_complete 1), or for no more than are in flight",
+                "most of these had completions, but fewer than min_complete. The thread slept when it could have reaped them",
+                "wait for one completion (min_complete 1), or for no more completions than requests are in flight",
             ),
             () if is_busy => (
-                "no completion was posted in that time. Each takes a sleep, a timer and a wake-up",
-                "wait without a time limit, or until the program's next timer: a completion ends the wait, and an eventfd that a request of the ring \
-                 reads, or IORING_OP_MSG_RING, ends it for other work",
+                "no completion was posted in that time. Each such wait costs a sleep, a timer and a wake-up",
+                "wait without a timeout, or until the program's next timer: a completion ends the wait. For other work, end the wait with an eventfd \
+                 that a request of the ring reads, or with IORING_OP_MSG_RING",
             ),
             () if registers_eventfd(t) => (
                 "no completion was posted in that time",
-                "a write to an eventfd that is registered with IORING_REGISTER_EVENTFD does not end the wait: the kernel writes to that eventfd, and \
-                 nothing reads it for the ring. To wake the thread, read another eventfd with a request of the ring (IORING_OP_READ, \
-                 IORING_OP_POLL_ADD), or send IORING_OP_MSG_RING",
+                "to wake the thread, read another eventfd with a request of the ring (IORING_OP_READ, IORING_OP_POLL_ADD), or send \
+                 IORING_OP_MSG_RING. A write to an eventfd registered with IORING_REGISTER_EVENTFD does not end the wait: the kernel writes to that \
+                 eventfd, and the ring does not read it",
             ),
             () => (
                 "no completion was posted in that time",
-                "an idle program is normal; otherwise check the requests in flight (`state` of --json), and wait without a time limit: a completion ends \
-                 the wait",
+                "ignore this if the program is idle; otherwise check the requests in flight (`state` in --json), and wait without a timeout: a \
+                 completion ends the wait",
             ),
         };
         let rate = if is_busy { format!(", {} per second", count(per_s)) } else { String::new() };
         let text = format!(
-            "{} of the waits in {}(2) ({}{rate}) ended by their time limit: {what}",
+            "{} of the waits in {}(2) ({}{rate}) timed out: {what}",
             percent(share),
             c.syscall,
             count(ended.time_limit as f64)
@@ -481,14 +481,14 @@ fn interrupted(t: &TraceRecord, c: &CallRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} of the waits in {}(2) ({}, {} per second) ended with EINTR: a signal arrived before a completion",
+        "{} of the waits in {}(2) ({}, {} per second) failed with EINTR: a signal arrived before a completion",
         percent(share),
         c.syscall,
         count(ended.signal as f64),
         count(per_s)
     );
-    let remedy = "block the signal in the thread that waits (pthread_sigmask(3), or the signal mask of the call), or handle it in another thread; a \
-                  periodic timer (setitimer(2), timer_create(2)) can be a timerfd or IORING_OP_TIMEOUT";
+    let remedy = "block the signal in the thread that waits (pthread_sigmask(3), or the signal mask of the call), or handle it in another thread; \
+                  replace a periodic timer (setitimer(2), timer_create(2)) with a timerfd or IORING_OP_TIMEOUT";
     let f = WAITS_TIME_OUT.finding(Severity::Warning, text, &[("share", share), ("signals", ended.signal as f64)]);
     Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
 }
@@ -498,9 +498,9 @@ const ENOUGH_SETUPS: u64 = 100;
 
 pub const SETUP_PER_OPERATION: Rule = Rule {
     code: "setup_per_operation",
-    about: "a call that sets up a ring, a context or registered memory was made for every second completion, and 100 times",
-    advice: "set up rings, contexts and registered buffers and files once, one ring per thread, and use them for all operations; update them \
-             instead of registering again (IORING_REGISTER_FILES_UPDATE, IORING_REGISTER_BUFFERS_UPDATE)",
+    about: "the program called a set-up function of a ring, a context or registered memory at least once per two completions, and at least 100 times",
+    advice: "set up rings, contexts and registered buffers and files once, with one ring per thread, and use them for all operations; update \
+             registrations instead of repeating them (IORING_REGISTER_FILES_UPDATE, IORING_REGISTER_BUFFERS_UPDATE)",
     checks: &[Check::Trace(setup_per_operation)],
     ..RULE
 };
@@ -514,7 +514,7 @@ fn setup_per_operation(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{}(2) was called {} times for {} completions: the program repeats its set-up for each operation",
+        "the program called {}(2) {} times for {} completions: it repeats its set-up for each operation",
         c.syscall,
         count(calls as f64),
         count(t.total.ios as f64)
@@ -540,8 +540,9 @@ fn registers(t: &TraceRecord, c: &CallRecord) -> u64 {
 
 pub const CALLS_FAIL: Rule = Rule {
     code: "calls_fail",
-    about: "90 % of the calls of one kind that read, write, accept or connect, and 1,000, failed with one errno; or a hundredth of them, and 20, with the \
-            errno of a limit; or a tenth of the accepts, and 100, failed with EAGAIN in several threads, each after one wait for events",
+    about: "at least 90 % (and at least 1,000) of the calls of one kind that read, write, accept or connect failed with the same errno; or at least \
+            1 % (and at least 20) failed with the errno of a limit; or at least 10 % (and at least 100) of the accepts failed with EAGAIN in several \
+            threads, each after one wait for events",
     checks: &[Check::Trace(|t| calls_fail(t).or_else(|| limited(t)).or_else(|| herd(t)))],
     ..RULE
 };
@@ -573,7 +574,7 @@ fn calls_fail(t: &TraceRecord) -> Option<Finding> {
             "wait for readiness first (epoll_wait(2), poll(2)), or submit the operation to a ring, which waits for it",
         ),
         "EMFILE" | "ENFILE" => refused(&c.syscall, errno),
-        _ => ("the program repeats a failing call", "stop at this error, and see its meaning in the manual page"),
+        _ => ("the program repeats a failing call", "stop at this error, and look up its meaning in the manual page"),
     };
     let text = format!(
         "{} of {} {}(2) calls failed with {errno}: {why}",
@@ -590,21 +591,21 @@ fn calls_fail(t: &TraceRecord) -> Option<Finding> {
 fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
     Some(match (syscall, errno) {
         ("connect", "EADDRNOTAVAIL") => (
-            "no local port is free: each closed connection keeps its port in TIME_WAIT for 60 s (net.ipv4.ip_local_port_range)",
-            "keep connections open, and use them for several requests; or widen net.ipv4.ip_local_port_range",
+            "no local port (net.ipv4.ip_local_port_range) is free, because each closed connection keeps its port in TIME_WAIT for 60 s",
+            "keep connections open, and reuse them for several requests; or widen net.ipv4.ip_local_port_range",
         ),
         ("sendto" | "sendmsg" | "sendmmsg", "ENOBUFS") => (
-            "the socket has no memory for the notifications of MSG_ZEROCOPY sends in flight (net.core.optmem_max), or the device's queue is full",
-            "send small buffers without MSG_ZEROCOPY, keep fewer sends in flight, and read their notifications (recvmsg(2) with MSG_ERRQUEUE); or raise \
-             net.core.optmem_max",
+            "the socket is out of memory for the notifications of in-flight MSG_ZEROCOPY sends (net.core.optmem_max), or the device queue is full",
+            "send small buffers without MSG_ZEROCOPY, keep fewer sends in flight, and read the zero-copy notifications (recvmsg(2) with \
+             MSG_ERRQUEUE); or raise net.core.optmem_max",
         ),
         ("accept" | "accept4" | "recvmsg", "EMFILE" | "ENFILE") => refused(syscall, errno),
         (_, "EFBIG") => (
-            "the file would exceed RLIMIT_FSIZE, or the largest file of the file system",
+            "the file would exceed RLIMIT_FSIZE or the file system's maximum file size",
             "raise RLIMIT_FSIZE (`ulimit -f`)",
         ),
         (_, "ENOSPC") => ("the file system is full", "free space, and check the result of each write"),
-        (_, "EDQUOT") => ("the user's disk quota is used up", "raise the quota, or free space"),
+        (_, "EDQUOT") => ("the user's disk quota is exhausted", "raise the quota, or free space"),
         _ => return None,
     })
 }
@@ -646,14 +647,14 @@ fn herd(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} of {} {}(2) calls failed with EAGAIN: a connection woke several of the {threads} threads that wait for the listening socket, and one of them \
-         accepted it",
+        "{} of {} {}(2) calls failed with EAGAIN: a connection woke several of the {threads} threads that wait on the listening socket, but only one \
+         thread accepted the connection",
         count(n as f64),
         count(c.judged() as f64),
         c.syscall
     );
     let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.judged() as f64)]);
-    let remedy = "add the listening socket to each epoll with EPOLLEXCLUSIVE, which wakes one of them; or give each thread a socket of its own with \
-                  SO_REUSEPORT";
+    let remedy = "add the listening socket to each epoll instance with EPOLLEXCLUSIVE, which limits the wake-ups; or give each thread its own \
+                  listening socket with SO_REUSEPORT";
     Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
 }

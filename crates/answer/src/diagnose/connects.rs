@@ -11,10 +11,10 @@ const SYN_AGAIN_NS: u64 = 900_000_000;
 
 pub const SLOW_CONNECTS: Rule = Rule {
     code: "slow_connects",
-    about: "a connect took 900 ms or longer: a SYN without an answer is sent again after 1 s",
+    about: "a connect took at least 900 ms: the kernel retransmits an unanswered SYN after 1 s",
     matter: Matter::Time,
-    advice: "check whether the peer accepts in time: its accept queue takes the backlog of listen(2), at most net.core.somaxconn, and the kernel drops \
-             SYNs that find it full (`nstat -az TcpExtListenOverflows TcpExtListenDrops` on the peer); otherwise packets are lost or filtered",
+    advice: "check whether the peer accepts in time: listen(2) and net.core.somaxconn limit its accept queue, and the kernel drops SYNs while that \
+             queue is full (`nstat -az TcpExtListenOverflows TcpExtListenDrops` on the peer); otherwise look for lost or filtered packets",
     checks: &[Check::Trace(slow_connects)],
     ..RULE
 };
@@ -28,8 +28,8 @@ fn slow_connects(t: &TraceRecord) -> Option<Finding> {
     let longest =
         of_calls().filter_map(|(_, row)| row.longest_ns).chain(of_requests).max().filter(|ns| *ns >= SYN_AGAIN_NS)?;
     let text = format!(
-        "connect took up to {}: no answer came to a SYN, which the kernel sends again after 1 s, 3 s and 7 s. The peer's accept queue (the backlog) was \
-         full, or packets are lost",
+        "connect took up to {}: the peer did not answer a SYN, which the kernel retransmits after 1 s, 3 s and 7 s. The peer's accept queue (the \
+         backlog) was full, or packets were lost",
         span(longest as f64)
     );
     let share = of_calls().map(|(thread, row)| row.ns as f64 / thread.wall_ns.max(1) as f64).reduce(f64::max);

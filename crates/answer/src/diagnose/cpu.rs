@@ -28,14 +28,14 @@ const RARE: f64 = 0.01;
 
 pub const WAITING_FOR_CPU: Rule = Rule {
     code: "waiting_for_cpu",
-    about: "of a ring's traced completions (of all rings' if none has 50) 5 %, and 20, waited 100 µs or longer for a CPU that ran \
-            another thread, and these waits were a quarter of the delivery time; or a thread that waits for completions spent a quarter of its time, and \
-            100 ms, waiting for a CPU that mostly ran other threads of the program, or runs under SCHED_IDLE or with a nice value above 0. The wake-up of an idle CPU does not count",
+    about: "at least 5 % (and at least 20) of a ring's traced completions (of all rings if no ring has 50) waited 100 µs or longer for a CPU that \
+            ran another thread, and these waits were at least a quarter of the delivery time. Or a thread that waits for completions spent at least \
+            a quarter of its time (and at least 100 ms) waiting for a CPU, and that CPU mostly ran other threads of the program, or the thread runs \
+            under SCHED_IDLE or with a positive nice value. The wake-up of an idle CPU does not count",
     rests_on: RestsOn::Followed,
     matter: Matter::Time,
-    advice: "keep a CPU free for the submitter (`taskset` or a cpuset for the others), run no more busy threads than CPUs, or prefer the submitter: \
-             SCHED_FIFO or SCHED_RR (`chrt`) or a lower nice value for the thread that waits for I/O, a higher one or SCHED_BATCH \
-             for the computing threads",
+    advice: "keep a CPU free for the submitter (`taskset` or a cpuset for other threads), run at most one busy thread per CPU, or prioritise the \
+             thread that waits for I/O: SCHED_FIFO, SCHED_RR (`chrt`) or a lower nice value; SCHED_BATCH or a higher one for computing threads",
     checks: &[Check::Trace(waiting_for_cpu)],
     ..RULE
 };
@@ -84,11 +84,11 @@ fn behind_own(t: &TraceRecord) -> Option<Finding> {
     let thread =
         t.own_threads().filter(submits).filter(waited).max_by_key(|thread| thread.ns_in(ThreadState::Runnable))?;
     let share = thread.ns_in(ThreadState::Runnable) as f64 / thread.wall_ns.max(1) as f64;
-    let only = thread.only_cpu.map(|cpu| format!(" It may run only on CPU {cpu}.")).unwrap_or_default();
+    let only = thread.only_cpu.map(|cpu| format!(" Its affinity allows only CPU {cpu}.")).unwrap_or_default();
     let low = low(thread);
     let had_it: Vec<String> = thread.cpu_had.iter().take(NAMED).map(had).collect();
     let text = format!(
-        "{} ({}), which waits for completions, spent {} of its time waiting for a CPU that ran {}.{}{only}",
+        "{} ({}), which waits for completions, spent {} of its time waiting for a CPU that was running {}.{}{only}",
         thread.comm,
         thread.tid,
         percent(share),
@@ -96,11 +96,11 @@ fn behind_own(t: &TraceRecord) -> Option<Finding> {
         low.as_deref().unwrap_or_default(),
     );
     let remedy = match (low.is_some(), thread.only_cpu) {
-        (true, _) => "run the thread that waits for I/O under SCHED_OTHER with nice value 0 (chrt, renice, Nice= and CPUSchedulingPolicy= of the service): SCHED_IDLE \
-                      and high nice values are for the threads that compute"
+        (true, _) => "run the thread that waits for I/O under SCHED_OTHER with nice value 0 (chrt, renice, Nice= and CPUSchedulingPolicy= of the \
+                      service); use SCHED_IDLE and high nice values only for the threads that compute"
             .to_owned(),
         (false, Some(cpu)) => format!(
-            "run the threads that compute on other CPUs than CPU {cpu} (pthread_setaffinity_np(3), taskset, a cpuset), or let this thread run on all CPUs"
+            "keep the threads that compute off CPU {cpu} (pthread_setaffinity_np(3), taskset, a cpuset), or let this thread run on all CPUs"
         ),
         (false, None) => WAITING_FOR_CPU.advice.into(),
     };
@@ -125,8 +125,8 @@ fn waiting(t: &TraceRecord, stages: Option<&StageRecord>) -> Option<Finding> {
     let quantiles = [quantile("p50", r.delay_ns.p50), quantile("p99", r.delay_ns.p99), quantile("max", r.delay_ns.max)];
     let quantiles: Vec<String> = quantiles.into_iter().flatten().collect();
     let text = format!(
-        "{} of completions waited {} or longer for a CPU that ran another thread, although their submitter was awake or woken ({}). This is \
-         {} of the delivery time. In these waits that CPU ran {}",
+        "{} of completions waited {} or longer for a CPU that was running another thread, although their submitter was runnable ({}). These waits \
+         are {} of the delivery time. The CPU was running {}",
         percent(r.long_share),
         span(LONG_NS as f64),
         quantiles.join(", "),
@@ -158,7 +158,7 @@ fn waiting(t: &TraceRecord, stages: Option<&StageRecord>) -> Option<Finding> {
 pub(crate) fn had(by: &HadCpu) -> String {
     let share = percent(by.share);
     match (by.tid, &by.comm) {
-        (Some(0), _) => format!("no thread, and had to wake up, {share}"),
+        (Some(0), _) => format!("no thread (idle, waking up) {share}"),
         (Some(tid), Some(comm)) => format!("{comm} ({tid}) {share}"),
         (Some(tid), None) => format!("thread {tid} {share}"),
         (None, _) => format!("unknown {share}"),

@@ -44,8 +44,9 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
     let of_file = is(opcode, READS | WRITES) && !is(opcode, SOCKET) && t.total.files.iter().any(is_storage);
     let (why, remedy): (&str, &str) = match errno {
         "ENOSPC" | "EDQUOT" => (
-            "the file system, its quota or the device is full, and the data is not written",
-            "free space, or allocate it first with fallocate(2); check each result, and report data as written only after its result",
+            "the file system or the device is full or the quota is exhausted, and the data is not written",
+            "free space, or allocate it in advance with fallocate(2); check each result, and report data as written only after you have checked its \
+             result",
         ),
         "EINVAL" if of_file => {
             let block = storage(t).and_then(|f| Some((f.logical_block_bytes?, f.queue_device.as_deref()?)));
@@ -57,9 +58,10 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
             };
             return (
                 format!(
-                    "O_DIRECT requires that offset, length and buffer are aligned to {aligned}"
+                    "O_DIRECT requires offset, length and buffer to be aligned to {aligned}"
                 ),
-                "align them (statx(2) with STATX_DIOALIGN, or BLKSSZGET of a device, reports the alignment), or open the file without O_DIRECT"
+                "align them (statx(2) with STATX_DIOALIGN, or BLKSSZGET on a device, reports the required alignment), or open the file without \
+                 O_DIRECT"
                     .into(),
             );
         }
@@ -69,67 +71,68 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
                 None => "a write that extends a file or allocates blocks".into(),
             };
             return (
-                format!("they would block, and RWF_NOWAIT forbids it ({on}; data or metadata that is not in memory; a full request queue)"),
-                "allocate the file with fallocate(2) and overwrite blocks that were written before; or submit without RWF_NOWAIT, from a thread \
-                 that may block or through io_uring, which hands blocking requests to io-wq"
+                format!("the requests would block, and RWF_NOWAIT forbids blocking ({on}; data or metadata that is not in memory; a full request \
+                         queue)"),
+                "allocate the file with fallocate(2) and overwrite blocks that were written before; or submit without RWF_NOWAIT, from a thread that \
+                 may block or through io_uring, which punts blocking requests to io-wq"
                     .into(),
             );
         }
         "EAGAIN" => (
-            "with MSG_DONTWAIT, or O_NONBLOCK on the descriptor, the request fails at once if no data is available",
-            "submit it without MSG_DONTWAIT on a blocking descriptor: the ring waits for readiness; one multishot receive or accept handles \
-             all arrivals",
+            "with MSG_DONTWAIT, or with O_NONBLOCK on the descriptor, the request fails at once if no data is available",
+            "submit the request without MSG_DONTWAIT on a blocking descriptor, so that the ring waits for readiness; or use one multishot receive or \
+             accept for all arrivals",
         ),
         "EINVAL" if is(opcode, READS) && opcode.starts_with("recv") => (
-            "a field or a flag of the request is not valid; a multishot receive (IORING_RECV_MULTISHOT) is refused without provided buffers",
-            "set IOSQE_BUFFER_SELECT and a buffer group with a multishot receive, and a length of 0; or receive once per request",
+            "a field or a flag of the request is invalid, or a multishot receive (IORING_RECV_MULTISHOT) has no provided buffers",
+            "for a multishot receive, set IOSQE_BUFFER_SELECT, a buffer group and a length of 0; or submit one receive per message",
         ),
         "EINVAL" => (
-            "a field or a flag of the request is not valid, or this kernel does not support it",
+            "a field or a flag of the request is invalid, or this kernel does not support the operation or flag",
             "compare the SQE with the operation's manual page, and set unused fields to 0; `iotrail check` lists what this kernel supports",
         ),
         "ENOENT" if opcode.contains("cancel") => (
-            "no request matches: a cancel finds requests by their user_data, or by their descriptor with IORING_ASYNC_CANCEL_FD",
-            "give IORING_OP_ASYNC_CANCEL the user_data of the request (not the address of its SQE), on the ring that it was submitted to",
+            "no request matches: a cancel matches requests by user_data, or by descriptor with IORING_ASYNC_CANCEL_FD",
+            "pass the request's user_data (not the address of its SQE) to IORING_OP_ASYNC_CANCEL, on the ring to which the request was submitted",
         ),
         "EPIPE" | "ECONNRESET" => (
             "the peer has closed the connection, and the program continues to use it",
-            "close the descriptor at the first EPIPE or ECONNRESET, and submit nothing to it any more",
+            "close the descriptor at the first EPIPE or ECONNRESET, and submit no further requests on it",
         ),
         "ENOTSOCK" => (
             "the descriptor is not a socket: it was closed, and its number was reused",
-            "cancel the requests of a descriptor before closing it (IORING_OP_ASYNC_CANCEL with IORING_ASYNC_CANCEL_FD), and do not \
-             resubmit after a permanent error",
+            "cancel a descriptor's requests before you close it (IORING_OP_ASYNC_CANCEL with IORING_ASYNC_CANCEL_FD), and do not resubmit after a \
+             permanent error",
         ),
         "EBADF" => (
             "the descriptor is not open, or not open for this operation",
-            "cancel the requests of a descriptor before closing it; do not resubmit after this error",
+            "cancel a descriptor's requests before you close it; do not resubmit after this error",
         ),
         "EMFILE" => (
-            "the process has RLIMIT_NOFILE descriptors open",
+            "the process has reached RLIMIT_NOFILE open descriptors",
             "raise RLIMIT_NOFILE (`ulimit -n`), or close descriptors",
         ),
-        "ENFILE" => ("the system has fs.file-max files open", "raise fs.file-max"),
+        "ENFILE" => ("the system has reached fs.file-max open files", "raise fs.file-max"),
         "ENOMEM" | "ENOBUFS" => (
-            "memory is short: RLIMIT_MEMLOCK for pinned or zero-copy buffers, the cgroup's memory.max, or socket memory",
+            "the request reached a memory limit: RLIMIT_MEMLOCK (pinned or zero-copy buffers), the cgroup's memory.max, or the socket memory limit",
             "raise RLIMIT_MEMLOCK or memory.max, or keep fewer requests in flight",
         ),
         "EIO" | "EREMOTEIO" | "ENODATA" | "EILSEQ" | "ETIMEDOUT" if of_file => (
-            "the device reports an error",
+            "the device reported an error",
             "check the kernel log (`dmesg`) for the device; after a failed write or fsync, do not assume that a second fsync covers it",
         ),
         "EFBIG" => ("the write exceeds RLIMIT_FSIZE or the file system's limit", "raise RLIMIT_FSIZE (`ulimit -f`)"),
         "EROFS" => (
             "the file system is read-only",
-            "check the kernel log: the file system may have become read-only after an error",
+            "check the kernel log: the kernel may have remounted the file system read-only after an error",
         ),
         "ECANCELED" if is(opcode, SYNCS) => (
-            "the request before it in its link (IOSQE_IO_LINK) failed or was short, so that nothing was made durable",
-            "check the result of each request of a link; resubmit the rest of a short write, and then the fsync",
+            "the preceding request in the chain (IOSQE_IO_LINK) failed or was short, so nothing was made durable",
+            "check the result of each request in a chain; resubmit the rest of a short write, and then the fsync",
         ),
         "ECANCELED" => (
-            "the request before it in its link (IOSQE_IO_LINK) failed or moved fewer bytes than requested, which ends the chain",
-            "check the result of each request of a chain, and request only as many bytes as there are (a short read at the end of a file ends the \
+            "the preceding request in the chain (IOSQE_IO_LINK) failed or was short, which cancels the rest of the chain",
+            "check the result of each request in a chain, and request no more bytes than are available (a short read at the end of a file ends the \
              chain); or use IOSQE_IO_HARDLINK, which continues after a short or failed request",
         ),
         "EOPNOTSUPP" => (
@@ -137,15 +140,15 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
             "use the operation without the flag, or plain reads and writes; `iotrail check` lists what this kernel supports",
         ),
         "EACCES" | "EPERM" => (
-            "a permission, a seccomp filter or a security module denies it to the process",
+            "file permissions, a seccomp filter or a security module deny the operation",
             "check permissions, `grep Seccomp /proc/PID/status` and the audit log",
         ),
         "EISCONN" | "ENOTCONN" | "ECONNREFUSED" | "EHOSTUNREACH" | "ENETUNREACH" => {
-            ("the connection is broken or refused", "stop at this error and reconnect after a pause")
+            ("the connection is broken or refused", "stop at this error, and reconnect after a delay")
         }
         _ => (
-            "the error is the same each time",
-            "see the meaning of the error for this operation in its manual page: a failing request is not the same work",
+            "the program keeps submitting requests that fail in the same way",
+            "look up the error in the operation's manual page: a failing request does not do the work that you measure",
         ),
     };
     (why.into(), remedy.into())
@@ -161,11 +164,11 @@ struct Failed<'a> {
 
 pub const REFUSED_BY_POLICY: Rule = Rule {
     code: "refused_by_policy",
-    about: "a request ended with EACCES at its submission",
+    about: "a request failed with EACCES at submission",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "allow the operation in the policy: IORING_REGISTER_RESTRICTIONS on the ring or, since Linux 7.0, on the task, or the \
-             filter of IORING_REGISTER_BPF_FILTER; or do not submit it, and make the system call instead",
+    advice: "allow the operation in the policy: IORING_REGISTER_RESTRICTIONS on the ring or, since Linux 7.0, on the task, or the filter of \
+             IORING_REGISTER_BPF_FILTER; or make the system call instead of submitting the request",
     checks: &[Check::Trace(refused_by_policy)],
     ..RULE
 };
@@ -175,7 +178,7 @@ fn refused_by_policy(t: &TraceRecord) -> Option<Finding> {
     let all: u64 = denied.iter().map(|o| o.denied).sum();
     let one = |o: &&OpcodeRecord| format!("{} of {}", count(o.denied as f64), o.opcode);
     let text = format!(
-        "a policy denied {} at submission with EACCES ({}): restrictions of the ring or the task, or a BPF filter",
+        "a policy rejected {} at submission with EACCES ({}): a restriction of the ring or the task, or a BPF filter",
         plural(all as usize, "request"),
         list(&denied.iter().take(3).map(one).collect::<Vec<_>>())
     );
@@ -186,8 +189,9 @@ fn refused_by_policy(t: &TraceRecord) -> Option<Finding> {
 
 pub const ERRORS: Rule = Rule {
     code: "errors",
-    about: "a request that moves data or makes it durable failed (a warning from one write, fsync or fallocate to a file or device, or from 1 % of 100 \
-            or more other requests). Errors of another finding, EAGAIN, ETIME and similar errors do not count; ECANCELED counts only for an fsync",
+    about: "a request that moves data or makes it durable failed (a warning for at least one write, fsync or fallocate on a file or device, or for \
+            at least 1 % of 100 or more other requests). EAGAIN, ETIME and similar errors do not count, nor do errors that another finding reports; \
+            ECANCELED counts only for an fsync",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     checks: &[Check::Trace(errors)],
@@ -270,8 +274,9 @@ pub fn unexpected(t: &TraceRecord) -> u64 {
 
 pub const REQUESTS_FAIL: Rule = Rule {
     code: "requests_fail",
-    about: "half of the requests of one operation, of 100 or more, failed with one errno that no other finding has. ENOENT of a cancel counts from 90 % \
-            on, EPIPE and ECONNRESET of requests that move data, and their ECANCELED if short requests ended their chains and the program cancels nothing",
+    about: "at least half of the requests of one operation (of at least 100) failed with the same errno, and no other finding reports that errno. \
+            ENOENT of cancels counts if at least 90 % of them failed with it. EPIPE and ECONNRESET count for requests that move data; ECANCELED \
+            counts for these if short requests ended their chains and the program cancels no requests",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     checks: &[Check::Trace(requests_fail)],
@@ -300,10 +305,10 @@ fn requests_fail(t: &TraceRecord) -> Option<Finding> {
 
 pub const LINKED_TIMEOUTS_EXPIRE: Rule = Rule {
     code: "linked_timeouts_expire",
-    about: "half of the linked timeouts, and 20, expired and cancelled their requests",
+    about: "at least half (and at least 20) of the linked timeouts expired and cancelled their requests",
     rests_on: RestsOn::Completions,
-    advice: "give IORING_OP_LINK_TIMEOUT more time than the peer or the device needs (its timespec is in seconds and nanoseconds); a cancelled \
-             request starts from the beginning when it is resubmitted",
+    advice: "set IORING_OP_LINK_TIMEOUT to more time than the peer or the device needs (the timespec is in seconds and nanoseconds): a cancelled \
+             request starts from the beginning when you resubmit it",
     checks: &[Check::Trace(linked_timeouts_expire)],
     ..RULE
 };
@@ -317,7 +322,7 @@ fn linked_timeouts_expire(t: &TraceRecord) -> Option<Finding> {
     }
     let others = t.total.opcodes.iter().filter(|o| o.opcode != "link_timeout");
     let ended = others.map(|o| (errno(o, &["ECANCELED", "EINTR"]), o)).max_by_key(|(n, _)| *n).filter(|(n, _)| *n > 0);
-    let ended = ended.map(|(n, o)| format!(", and {} {} requests ended with ECANCELED", count(n as f64), o.opcode));
+    let ended = ended.map(|(n, o)| format!(", and {} {} requests failed with ECANCELED", count(n as f64), o.opcode));
     let text = format!(
         "{} of the linked timeouts ({}) expired{}",
         percent(share),
@@ -330,11 +335,12 @@ fn linked_timeouts_expire(t: &TraceRecord) -> Option<Finding> {
 
 pub const SUBMITTER_EXITED: Rule = Rule {
     code: "submitter_exited",
-    about: "20 requests ended with EFAULT or ECANCELED, and threads that had exited submitted 90 % of the ring's requests",
+    about: "at least 20 requests failed with EFAULT or ECANCELED, and threads that had exited by then had submitted at least 90 % of the ring's \
+            requests",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "submit from a thread that lives until its requests have completed, or with IORING_SETUP_SQPOLL; the kernel continues \
-             a request in the thread that submitted it",
+    advice: "submit from a thread that lives until its requests have completed, or with IORING_SETUP_SQPOLL: the kernel runs a request's task work \
+             in the thread that submitted it",
     checks: &[Check::Ring(submitter_exited)],
     ..RULE
 };
@@ -368,8 +374,8 @@ fn submitter_exited(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let outcomes: u64 = r.opcodes.iter().map(OpcodeRecord::judged).sum();
     let share = failed as f64 / outcomes.max(1) as f64;
     let text = format!(
-        "{} requests ({}) ended with EFAULT or ECANCELED: {} submitted them and exited, and the kernel could not continue them without \
-         their thread",
+        "{} requests ({}) failed with EFAULT or ECANCELED: {} submitted them and exited, and the kernel cannot run their task work without the \
+         submitting thread",
         count(failed as f64),
         percent(share),
         plural(n as usize, "thread")

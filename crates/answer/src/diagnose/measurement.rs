@@ -9,7 +9,7 @@ use iotrail_schema::measurement::Measurement;
 
 pub const DEVICE_IRQ: Rule = Rule {
     code: "device_irq",
-    about: "half of the completions were posted on return from a device's interrupt on the job's own CPU",
+    about: "at least half of the completions were posted on return from a device interrupt on the job's own CPU",
     checks: &[Check::Measurement(device_irq)],
     ..RULE
 };
@@ -23,8 +23,8 @@ fn device_irq(m: &Measurement) -> Option<Finding> {
     let most = m.vehicles.iter().filter(|v| v.vehicle == DeliveryPath::DeviceIrq).max_by_key(|v| v.completions);
     let which = most.and_then(|v| v.detail.clone()).map(|d| format!(" ({d})")).unwrap_or_default();
     let text = format!(
-        "{} of completions were posted on return from a device's interrupt{which} on the job's own CPU. The interrupt lets the job enter \
-         the kernel without a kick",
+        "{} of completions were posted on return from a device interrupt{which} on the job's own CPU. The interrupt enters the kernel, so the job \
+         needs no kick",
         percent(share)
     );
     Some(DEVICE_IRQ.finding(Severity::Note, text, &[("share", share)]))
@@ -32,8 +32,8 @@ fn device_irq(m: &Measurement) -> Option<Finding> {
 
 pub const IOWQ: Rule = Rule {
     code: "iowq",
-    about: "io-wq workers completed 5 % of the requests, without `--force-async`",
-    advice: "the file system or the device could not take these requests without blocking: try --direct, preallocated files, or a smaller depth",
+    about: "io-wq workers completed at least 5 % of the requests, without `--force-async`",
+    advice: "try --direct, preallocated files, or a smaller depth: the file system or the device could not accept these requests without blocking",
     checks: &[Check::Measurement(iowq)],
     ..RULE
 };
@@ -104,7 +104,7 @@ mod tests {
         let f = only(&m, "stranded").unwrap();
         assert_eq!(
             f.text,
-            "99.4 % of completions waited for the timer tick. The thread's CPU did not enter the kernel before it for another reason"
+            "99.4 % of completions waited for the timer tick. Before the tick, no other event made the thread's CPU enter the kernel"
         );
         assert!(f.remedy.starts_with("wait in io_uring_enter"));
         assert_eq!(only(&carried_by(DeliveryPath::Enter, None), "stranded"), None);
@@ -115,7 +115,9 @@ mod tests {
         let mut m = carried_by(DeliveryPath::ReschedIpi, None);
         (m.per_io.kicks, m.iops) = (Some(1.0), Some(14_900.0));
         let f = only(&m, "kick_storm").unwrap();
-        assert!(f.text.starts_with("1.00 kicks per I/O, 14.9 k per second. ") && f.remedy.starts_with("coop_taskrun"));
+        assert!(
+            f.text.starts_with("1.00 kicks per I/O, 14.9 k per second. ") && f.remedy.starts_with("set coop_taskrun")
+        );
         assert!(f.warns());
         m.iops = Some(2_000.0);
         assert!(!only(&m, "kick_storm").unwrap().warns());
@@ -132,8 +134,8 @@ mod tests {
         let f = only(&carried_by(DeliveryPath::DeviceIrq, Some("36 virtio1-req.0")), "device_irq").unwrap();
         assert_eq!(
             f.text,
-            "100 % of completions were posted on return from a device's interrupt (36 virtio1-req.0) on the job's own CPU. \
-             The interrupt lets the job enter the kernel without a kick"
+            "100 % of completions were posted on return from a device interrupt (36 virtio1-req.0) on the job's own CPU. \
+             The interrupt enters the kernel, so the job needs no kick"
         );
     }
 

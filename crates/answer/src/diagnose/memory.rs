@@ -8,10 +8,10 @@ use iotrail_schema::trace_record::TraceRecord;
 
 pub const OVERLAPPING_BUFFERS: Rule = Rule {
     code: "overlapping_buffers",
-    about: "a read wrote to memory to which another read in flight of the same process wrote too; only unsampled reads that are not linked \
-            and not drained (a note: a program that discards its data may intend it)",
+    about: "two in-flight reads of the same process wrote to the same memory; only unsampled reads without link or drain flags count (a note: a \
+            program that discards its data may do so on purpose)",
     matter: Matter::Data,
-    advice: "give each read in flight its own buffer, or link the reads (IOSQE_IO_LINK) if one must follow the other",
+    advice: "use a separate buffer for each in-flight read, or link the reads (IOSQE_IO_LINK) to order them",
     checks: &[Check::Trace(overlapping)],
     ..RULE
 };
@@ -25,8 +25,8 @@ fn overlapping(t: &TraceRecord) -> Option<Finding> {
     // In a sample, concurrent requests may be untraced.
     let least = if t.total.followed.whole < t.total.followed.completions { "at least " } else { "" };
     let text = format!(
-        "{least}{} wrote to memory to which another read in flight wrote too. The first two ({}, user_data {one} and {other}) share {}, and \
-         the order of their writes is undefined",
+        "{least}{} wrote to the same memory as another in-flight read. The first two ({}, user_data {one} and {other}) share {}, and the order of \
+         their writes is undefined",
         plural(memory.overlapping as usize, "read"),
         first.opcode,
         bytes(first.bytes)
@@ -37,10 +37,10 @@ fn overlapping(t: &TraceRecord) -> Option<Finding> {
 
 pub const UNREGISTERED_IN_FLIGHT: Rule = Rule {
     code: "unregistered_in_flight",
-    about: "a read_fixed or write_fixed was in flight when its ring's buffers were unregistered. Before Linux 6.13 this finding cannot occur, since \
-            the call waits for them",
+    about: "a read_fixed or write_fixed was in flight when the program unregistered its ring's buffers. Before Linux 6.13 this finding cannot occur, \
+            because unregistering waits for these requests",
     matter: Matter::Data,
-    advice: "reap every request that uses a registered buffer before you unregister the buffer, and before you free or reuse its memory",
+    advice: "reap every request that uses a registered buffer before you unregister the buffer or free or reuse its memory",
     checks: &[Check::Trace(outlived)],
     ..RULE
 };
@@ -50,8 +50,8 @@ fn outlived(t: &TraceRecord) -> Option<Finding> {
     let memory = t.total.memory.as_ref().filter(|memory| memory.outlived > 0)?;
     let first = memory.outlived_user_data.as_deref().unwrap_or("unknown");
     let text = format!(
-        "{} {} in flight when the ring's buffers were unregistered (the first has user_data {first}). The kernel keeps the pages until \
-         the requests end, and reads still write to them",
+        "{} {} in flight when the program unregistered the ring's buffers (the first has user_data {first}). The kernel keeps the pages until these \
+         requests complete, and reads still write to them",
         plural(memory.outlived as usize, "request"),
         if memory.outlived == 1 { "was" } else { "were" },
     );

@@ -208,7 +208,7 @@ impl Rule {
     /// Why the absence of this finding in this trace proves nothing.
     pub fn unjudged(&self, t: &TraceRecord) -> Option<String> {
         match self.is_meaningless(t) {
-            true => Some("it compares times, and this machine is emulated (no KVM): its times are meaningless".into()),
+            true => Some("this finding compares times, which are meaningless on an emulated machine (no KVM)".into()),
             false => (self.unjudged)(t),
         }
     }
@@ -349,7 +349,7 @@ fn of_rings(t: &TraceRecord, rule: fn(&TraceRecord, &RingRecord) -> Option<Findi
         f.evidence.insert("rings".into(), rings as f64);
     }
     if rings > 1 {
-        f.text += &format!(". It applies to {rings} of {} rings, and most to this one", t.rings.len());
+        f.text += &format!(". The finding applies to {rings} of {} rings; this ring is affected most", t.rings.len());
     }
     Some(f)
 }

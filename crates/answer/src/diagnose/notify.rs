@@ -12,9 +12,9 @@ use iotrail_schema::trace_record::{CpuPair, RingRecord, TraceRecord};
 
 pub const STRANDED: Rule = Rule {
     code: "stranded",
-    about: "5 % of a ring's completions, and 20, waited for the timer tick, and half of these 50 µs or longer",
+    about: "at least 5 % (and at least 20) of a ring's completions waited for the timer tick, at least half of them for 50 µs or longer",
     rests_on: RestsOn::Completions,
-    advice: "wait in io_uring_enter instead of polling the CQ ring: a thread in the kernel needs no tick",
+    advice: "wait in io_uring_enter instead of polling the CQ ring: a thread in the kernel does not depend on the tick",
     checks: &[Check::Ring(stranded), Check::Measurement(stranded_load)],
     ..RULE
 };
@@ -37,8 +37,10 @@ fn stranded(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     });
     let one_thread = crossing(t).filter(|pair| pair.threads.is_none_or(|n| n <= 1));
     if let Some((cpu, line)) = one_thread.and_then(|c| Some((c.ready_cpu, line_on(t, c.ready_cpu)?))) {
-        f.remedy +=
-            &format!("; or run the thread on CPU {cpu}, where each interrupt of {} would deliver them", line.name);
+        f.remedy += &format!(
+            "; or run the thread on CPU {cpu}, where the interrupts of {} would deliver the completions",
+            line.name
+        );
         f.evidence.insert("interrupt_cpu".into(), f64::from(cpu));
     }
     Some(f)
@@ -55,8 +57,7 @@ pub fn waited_for_tick(vehicles: &[DeliveryPathCount], ring_flags: &[String], pe
     if share < WORTH_SAYING || delay.is_some_and(|ns| ns < WAITED_NS) {
         return None;
     }
-    let long =
-        delay.map(|ns| format!(" ({} after they were ready, at the median)", span(ns as f64))).unwrap_or_default();
+    let long = delay.map(|ns| format!(" (median {} after ready)", span(ns as f64))).unwrap_or_default();
     let why = why_the_tick(ring_flags, peeks);
     let text = format!("{} of completions waited for the timer tick{long}. {why}", percent(share));
     let mut evidence = vec![("share", share)];
@@ -69,8 +70,8 @@ pub fn waited_for_tick(vehicles: &[DeliveryPathCount], ring_flags: &[String], pe
                  or wait in io_uring_enter; or drop `coop_taskrun`"
             }
             true => {
-                "read IORING_SQ_TASKRUN in the ring's flags, and enter the kernel when it is set, as taskrun_flag \
-                 requires; or wait in io_uring_enter"
+                "check IORING_SQ_TASKRUN in the SQ ring's flags, and enter the kernel when it is set, as taskrun_flag requires; or wait in \
+                 io_uring_enter"
             }
         }
         .into();
@@ -96,10 +97,10 @@ fn stranded_load(m: &Measurement) -> Option<Finding> {
 
 pub const KICK_STORM: Rule = Rule {
     code: "kick_storm",
-    about: "every other I/O took a kick, 100 in total and 1,000 per second or more (a warning from 10,000 per second)",
+    about: "at least 0.5 kicks per I/O, with at least 100 kicks in total and 1,000 per second (a warning for at least 10,000 per second)",
     rests_on: RestsOn::Completions,
-    advice: "coop_taskrun and defer_taskrun send no kicks (a thread that only polls the CQ ring needs taskrun_flag with coop_taskrun); a \
-             thread on the CPU that takes the interrupts needs none",
+    advice: "set coop_taskrun (with taskrun_flag if the thread only polls the CQ ring) or defer_taskrun, which send no kicks; a thread on the CPU \
+             that takes the interrupts needs no kicks",
     checks: &[Check::Trace(kick_storm), Check::Measurement(|m| kicks(m.per_io.kicks?, m.iops?, ""))],
     ..RULE
 };
@@ -139,8 +140,8 @@ fn kicks(per_io: f64, ios_per_s: f64, within: &str) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} kicks per I/O, {} per second{within}. The thread was running when completions were ready, and another CPU sent it a \
-         reschedule interrupt",
+        "{} kicks per I/O, {} per second{within}. The thread was running when its completions became ready, and another CPU sent it a reschedule \
+         interrupt",
         three_digits(per_io),
         count(per_s)
     );
@@ -179,8 +180,8 @@ fn line_on(t: &TraceRecord, cpu: u32) -> Option<&Interrupt> {
 
 pub const WRONG_CORE: Rule = Rule {
     code: "wrong_core",
-    about: "three in four completions became ready on one CPU, in a device's interrupts, and were posted on one other, which needed a notification at \
-            least once per four I/Os. If several threads submit them, the advice is not to move all threads to one CPU",
+    about: "at least three in four completions became ready on one CPU, in a device's interrupts, and were posted on one other CPU, which needed at \
+            least one notification per four I/Os. If several threads submit, the advice is to move the interrupts, not the threads",
     rests_on: RestsOn::Followed,
     checks: &[Check::Trace(wrong_core)],
     ..RULE
@@ -225,16 +226,16 @@ fn wrong_core(t: &TraceRecord) -> Option<Finding> {
         n => (
             format!("the {n} threads that submit run"),
             format!(
-                "give the device an interrupt on each CPU that submits: as many queues as CPUs (num-queues of virtio-blk; the default of \
-                 NVMe), and lines spread over the CPUs (smp_affinity of /proc/irq/{}, irqbalance). Do not move all {n} threads to CPU \
-                 {ready}, where they would wait for one another",
+                "give the device an interrupt on each CPU that submits: configure as many queues as CPUs (num-queues of virtio-blk; the default of \
+                 NVMe), and spread the lines over the CPUs (smp_affinity of /proc/irq/{}, irqbalance). Do not move all {n} threads to CPU {ready}, \
+                 where they would compete for that CPU",
                 line.vector
             ),
         ),
     };
     let text = format!(
-        "{} of completions became ready on CPU {ready}, which takes the interrupts of {} ({}), and were posted on CPU {posted}, \
-         where {who}. CPU {ready} had to notify CPU {posted} {} times per I/O",
+        "{} of completions became ready on CPU {ready}, which takes the interrupts of {} ({}), and were posted on CPU {posted}, where {who}. CPU \
+         {ready} notified CPU {posted} {} times per I/O",
         percent(crossed),
         line.name,
         line.vector,

@@ -26,10 +26,10 @@ fn delivered_otherwise(order: &Order) -> Option<&Delivery> {
 
 pub const DELIVERED_OUT_OF_ORDER: Rule = Rule {
     code: "delivered_out_of_order",
-    about: "5 % of a ring's completions with a known ready time were posted before one that was ready earlier (a warning if the \
+    about: "at least 5 % of a ring's completions with a known ready time were posted before a completion that was ready earlier (a warning if the \
             kernel runs task work last in, first out)",
     rests_on: RestsOn::Followed,
-    advice: "a program that needs an order must use the data that it received, not the order of the queue",
+    advice: "if the program needs an order, derive it from the received data, not from the order of the CQ",
     checks: &[Check::Ring(delivered_out_of_order)],
     ..RULE
 };
@@ -50,31 +50,31 @@ fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let reverses = before(6, 5);
     let at_submission = delivery.by.inline.is_some_and(|n| 2 * n > delivery.inversions);
     let (place, why, remedy) = if at_submission {
-        let why = "Requests that complete at submission are posted at once, while earlier ready ones still wait for task work";
+        let why = "Requests that complete at submission are posted at once, while requests that were ready earlier still wait for task work";
         ("submission", why, DELIVERED_OUT_OF_ORDER.advice)
     } else if file_system.is_some_and(|share| share > task_work) {
         let remedy = "move requests that need no worker, mostly reads, to a ring of their own";
         (
             "the file system",
-            "A kernel worker must finish direct writes, and requests without a worker overtake them",
+            "Direct writes are finished by a kernel worker, and requests without a worker overtake them",
             remedy,
         )
     } else if reverses || (before(6, 12) && !has("defer_taskrun") && one_poster) {
-        let remedy = "Linux 6.5 or later with defer_taskrun runs task work in the order in which it was queued";
-        ("task work", "This kernel runs the task work last that was queued first", remedy)
+        let remedy =
+            "use Linux 6.5 or later with defer_taskrun, which runs task work in the order in which it was queued";
+        ("task work", "This kernel runs task work in reverse order, the item queued last first", remedy)
     } else if one_poster {
         let why = "CPUs that make requests ready at the same time queue them in either order";
         ("task work", why, DELIVERED_OUT_OF_ORDER.advice)
     } else {
-        let why =
-            "Each thread posts its own submissions when it next enters the kernel, even if others were ready before";
+        let why = "Each thread posts its own submissions when it next enters the kernel, even if other threads' requests were ready earlier";
         let remedy =
             "let one thread submit to a ring (single_issuer, with defer_taskrun), or give each thread its own ring";
         ("task work", why, remedy)
     };
     let text = format!(
-        "{} of the completions with a known ready time were posted before one that was ready earlier, by up to {} positions. \
-         The order was lost in {place}. {why}",
+        "{} of the completions with a known ready time were posted before a completion that was ready earlier, by up to {} positions. The order was \
+         lost in {place}. {why}",
         percent(whole),
         count(delivery.max_displacement as f64)
     );
@@ -93,8 +93,8 @@ fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
 
 pub const REORDERED: Rule = Rule {
     code: "reordered",
-    about: "no `delivered_out_of_order`; completions overtook ones submitted before them, and were overtaken, more often than by chance, or 5 % of \
-            them in task work or in a file system's workers",
+    about: "`delivered_out_of_order` does not apply, and completions overtook earlier submissions and were overtaken more often than by chance, or \
+            at least 5 % of them overtook in task work or in a file system's workers",
     rests_on: RestsOn::Followed,
     checks: &[Check::Trace(reordered)],
     ..RULE
@@ -121,38 +121,33 @@ fn reordered(t: &TraceRecord) -> Option<Finding> {
         (
             block,
             "block layer",
-            "the scheduler sorts and merges, and a request that is split or retried falls behind; the scheduler \
-             `none` sorts least",
+            "the I/O scheduler sorts and merges, and a split or retried request falls behind; the scheduler `none` reorders least",
         ),
-        (
-            device,
-            "device",
-            "the device completes requests in any order; only fewer requests in flight at a time change that",
-        ),
+        (device, "device", "the device completes requests in any order; only fewer requests in flight reduce this"),
         (
             file_system.unwrap_or(0.0),
             "file system",
-            "a kernel worker must finish direct writes, and requests without a worker overtake them",
+            "direct writes are finished by a kernel worker, and requests without a worker overtake them",
         ),
         (
             task_work,
             "task work",
-            "several CPUs queue completions as they come, and some kernels run the task work first that was queued last",
+            "several CPUs queue completions concurrently, and some kernels run the task work queued last first",
         ),
     ];
     let mut lost: Vec<_> = places.into_iter().filter(|p| p.0 > 0.0).collect();
     lost.sort_by(|a, b| b.0.total_cmp(&a.0));
     let by: Vec<String> = lost.iter().map(|(share, place, _)| format!("{place} {}", percent(*share))).collect();
-    let by = if by.is_empty() { "a place that was not traced".to_owned() } else { by.join(", ") };
+    let by = if by.is_empty() { "an untraced stage".to_owned() } else { by.join(", ") };
     let text = format!(
-        "{} of completions overtook one that was submitted before them, by up to {} positions. The order was lost in: {by}",
+        "{} of completions overtook an earlier submission, by up to {} positions. The order was lost in: {by}",
         percent(whole),
         count(order.max_displacement as f64)
     );
     let place = lost.first().map(|(_, place, why)| format!("; in the {place}, {why}")).unwrap_or_default();
     let remedy = format!(
-        "a program that needs an order must request it (IOSQE_IO_LINK for a chain, IOSQE_IO_DRAIN for a barrier); any other program \
-         identifies completions by user_data{place}"
+        "if the program needs an order, request it (IOSQE_IO_LINK for a chain, IOSQE_IO_DRAIN for a barrier); otherwise identify completions by \
+         user_data{place}"
     );
     let mut evidence = vec![
         ("inversions_share", whole),

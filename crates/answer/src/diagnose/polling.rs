@@ -17,11 +17,12 @@ const MOSTLY: f64 = 0.5;
 
 pub const IOPOLL_WITHOUT_QUEUES: Rule = Rule {
     code: "iopoll_without_queues",
-    about: "on a ring with IOPOLL 5 % of the requests, 20 or more, ended with EOPNOTSUPP, or none of 100 completions was polled",
+    about: "on a ring with IOPOLL, at least 5 % (and at least 20) of the requests failed with EOPNOTSUPP, or polling found none of at least 100 \
+            completions",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "give the driver poll queues, which the kernel polls instead of waiting for interrupts (load it with `nvme.poll_queues=N`; \
-             /sys/block/*/queue/io_poll shows whether a device has any); or drop IOPOLL",
+    advice: "configure poll queues, which the kernel polls instead of waiting for interrupts (load the driver with `nvme.poll_queues=N`; \
+             /sys/block/*/queue/io_poll shows whether a device has poll queues); or drop IOPOLL",
     checks: &[Check::Ring(iopoll_without_queues)],
     ..RULE
 };
@@ -39,13 +40,13 @@ fn iopoll_without_queues(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let polled = share(&r.vehicles, DeliveryPath::Iopoll);
     let known = !r.vehicles.is_empty();
     let what = if refused_share >= WORTH_SAYING {
-        format!("{} of the requests on a ring with IOPOLL ended with EOPNOTSUPP", percent(refused_share))
+        format!("{} of the requests on a ring with IOPOLL failed with EOPNOTSUPP", percent(refused_share))
     } else if known && polled == 0.0 && r.opcodes.iter().any(|o| opcode::is(&o.opcode, opcode::POLLED)) {
-        format!("polling found none of the {} completions of a ring with IOPOLL", count(r.completions as f64))
+        format!("polling found none of the {} completions on a ring with IOPOLL", count(r.completions as f64))
     } else {
         return None;
     };
-    let text = format!("{what}: the device has no poll queues, or the file is not open with O_DIRECT");
+    let text = format!("{what}: the device has no poll queues, or the file was opened without O_DIRECT");
     let mut evidence = vec![("eopnotsupp_share", refused_share)];
     if known {
         evidence.push(("iopoll_share", polled));
@@ -66,10 +67,11 @@ pub fn from_user_mode(vehicles: &[DeliveryPathCount]) -> f64 {
 
 pub const FAULTING_POLLER: Rule = Rule {
     code: "faulting_poller",
-    about: "page faults delivered 5 % of the completions; or a program that polls from user mode took one fault per I/O and 10,000 in total",
+    about: "page faults delivered at least 5 % of the completions; or a program that polls from user mode took at least one page fault per I/O and \
+            10,000 in total",
     rests_on: RestsOn::Completions,
-    advice: "touch the memory of the loop before it starts (MAP_POPULATE, mlock(2), or one write per page), reuse it instead of mapping new memory, or \
-             map huge pages: the loop then stays in user mode",
+    advice: "fault in the loop's memory before the loop starts (MAP_POPULATE, mlock(2), or one write per page), reuse memory instead of mapping new \
+             memory, or map huge pages: the loop then stays in user mode",
     checks: &[Check::Ring(faulting)],
     ..RULE
 };
@@ -87,7 +89,7 @@ fn faulting(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let mut text = format!("{} of completions were posted on return from a page fault", percent(carried));
     text +=
         &per_io.map(|x| format!(", and the program took {} page faults per I/O", three_digits(x))).unwrap_or_default();
-    text += ". The loop that polls for completions touches memory for the first time, and each first touch enters the kernel";
+    text += ". The polling loop touches memory for the first time, and each first touch enters the kernel";
     let mut evidence = vec![("page_fault_share", carried)];
     evidence.extend(per_io.map(|x| ("page_faults_per_io", x)));
     let f = FAULTING_POLLER.finding_from(r.completions, Severity::Warning, text, &evidence);
@@ -152,10 +154,10 @@ const STRAY_PER_IO: f64 = 3.0;
 
 pub const CHATTY_POLLER: Rule = Rule {
     code: "chatty_poller",
-    about: "a quarter of the completions were posted at the exit of calls that neither wait nor make requests ready; or a program that polls \
-            from user mode made three calls per I/O in addition to those that submit (if calls were counted)",
+    about: "at least a quarter of the completions were posted at the exit of system calls that neither wait nor make requests ready; or a program \
+            that polls from user mode made at least three system calls per I/O besides those that submit (if calls were counted)",
     rests_on: RestsOn::Completions,
-    advice: "move these calls out of the loop (`strace -c` names them), or make them once per batch of I/Os",
+    advice: "move these calls out of the loop (`strace -c` lists them), or make them once per batch of I/Os",
     checks: &[Check::Ring(chatty)],
     ..RULE
 };
@@ -188,13 +190,13 @@ fn carrying_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let calls = exact_or_narrow(t.total.per_io.syscalls, "syscalls");
     let per_io = calls.map(|x| format!(" ({} system calls per I/O in total)", three_digits(x))).unwrap_or_default();
     let text = format!(
-        "{} of completions were posted at the exit of system calls that are unrelated to them, mostly {call}\
-         {per_io}. The loop that polls for completions leaves user mode for other work",
+        "{} of completions were posted at the exit of unrelated system calls, mostly {call}{per_io}. The polling loop enters the kernel for other \
+         work",
         percent(share)
     );
     let remedy = format!(
-        "move {call} out of the loop, or call it once per batch of I/Os; if completions depend on it, enter the kernel \
-         for them instead (io_uring_enter with IORING_ENTER_GETEVENTS, when IORING_SQ_TASKRUN of taskrun_flag is set)"
+        "move {call} out of the loop, or call it once per batch of I/Os; if the delivery of completions depends on {call}, call io_uring_enter with \
+         IORING_ENTER_GETEVENTS instead, when IORING_SQ_TASKRUN is set (taskrun_flag)"
     );
     let mut evidence = vec![("share", share)];
     evidence.extend(calls.map(|x| ("syscalls_per_io", x)));
@@ -213,8 +215,8 @@ fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} system calls per I/O in addition to io_uring_enter, in threads that submit and poll the CQ ring from user mode, where {} of the \
-         completions were posted. The loop leaves user mode for other work",
+        "{} system calls per I/O besides io_uring_enter, in threads that submit and poll the CQ ring from user mode, where {} of the completions \
+         found them. The polling loop enters the kernel for other work",
         three_digits(stray),
         percent(looks)
     );
@@ -231,12 +233,12 @@ const NOTHING: f64 = 0.1;
 
 pub const IDLE_POLLER: Rule = Rule {
     code: "idle_poller",
-    about: "half of a ring's completions, 20 or more and fewer than 1,000 per second, found the thread in user mode, on average 0.1 requests or fewer were \
-            in flight, and the thread ran in user mode for 30 % of the time, without its waits for a CPU (a note)",
+    about: "at least half of a ring's completions (at least 20, and fewer than 1,000 per second) found the thread in user mode, at most 0.1 requests \
+            were in flight on average, and the thread ran in user mode for at least 30 % of the time in which it did not wait for a CPU (a note)",
     rests_on: RestsOn::Completions,
     matter: Matter::Time,
-    advice: "wait in io_uring_enter(2) (min_complete 1) while nothing is in flight, and let an eventfd that a request of the ring reads, or \
-             IORING_OP_MSG_RING, end the wait for other work; a thread that computes is normal",
+    advice: "wait in io_uring_enter(2) (min_complete 1) while no request is in flight, and for other work end the wait with an eventfd that a \
+             request of the ring reads, or with IORING_OP_MSG_RING; ignore this if the thread computes",
     checks: &[Check::Ring(idle_poller)],
     ..RULE
 };
@@ -262,8 +264,8 @@ fn idle_poller(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "thread {} ({}) ran in user mode for {} of its time, {} per completion, and no request was in flight for {} of the time: it polls the CQ ring, \
-         or computes",
+        "thread {} ({}) ran in user mode for {} of its time, {} per completion, and no request was in flight for {} of the time. The thread polls \
+         the CQ ring, or computes",
         thread.tid,
         thread.comm,
         percent(share),

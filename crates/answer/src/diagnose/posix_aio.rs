@@ -11,10 +11,10 @@ const QUEUED: f64 = 2.0;
 
 pub const POSIX_AIO_SERIAL: Rule = Rule {
     code: "posix_aio_serial",
-    about: "100 or more requests of POSIX AIO, and on average two or more in flight per descriptor that they name",
+    about: "at least 100 POSIX AIO requests, with two or more in flight per descriptor on average",
     rests_on: RestsOn::Completions,
-    advice: "use io_uring, or native aio with O_DIRECT, which keep all requests in flight; or open the file several times and spread the requests over \
-             the descriptors: each gets a thread, 20 by default (aio_init(3))",
+    advice: "use io_uring, or native aio with O_DIRECT, which keep all requests in flight; or open the file several times and spread the requests \
+             over the descriptors: each descriptor gets its own thread, with at most 20 threads by default (aio_init(3))",
     checks: &[Check::Trace(serial)],
     ..RULE
 };
@@ -31,7 +31,7 @@ fn serial(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} requests of POSIX AIO were in flight on average, on {}. glibc executes the requests of one descriptor one after another, in one thread",
+        "{} POSIX AIO requests were in flight on average, on {}. glibc runs the requests of one descriptor one at a time, in one thread",
         three_digits(in_flight),
         plural(descriptors as usize, "descriptor")
     );

@@ -17,15 +17,15 @@ const ONE_IS_ENOUGH_NS: u64 = 100_000_000;
 
 pub const LEFT_LYING: Rule = Rule {
     code: "left_lying",
-    about: "a tenth of a ring's completions, and 20 that were sampled or one for 100 ms, stayed in the completion queue for 10 ms or longer by \
-            the lower bound, while no thread waited for more in io_uring_enter and the ring's thread had a CPU or slept elsewhere (a warning \
-            from one half, and if completions found the queue full). No kernel's tick is longer than 10 ms, so that each completion was \
-            sampled there more than once",
+    about: "at least a tenth of a ring's completions (at least 20 sampled ones, or one for 100 ms) stayed in the completion queue for 10 ms or \
+            longer by the lower bound, while no thread waited for more completions in io_uring_enter and the ring's thread had a CPU or slept \
+            elsewhere (a warning for at least half of the completions, or if completions found the queue full). No kernel has a tick longer than 10 \
+            ms, so each completion was sampled there more than once",
     rests_on: RestsOn::Followed,
     matter: Matter::Time,
-    advice: "reap completions before long work and between its parts, reap them in a thread of its own, or wait in \
-             io_uring_enter with a timeout (io_uring_wait_cqes) if the program sleeps elsewhere; work that waits for a completion \
-             (a client, the next request of a chain) waits as long, and a full queue costs memory and ends multishot requests",
+    advice: "reap completions before long computations and between their parts, or in a dedicated thread; or wait in io_uring_enter with a timeout \
+             (io_uring_wait_cqes) if the program sleeps elsewhere. Everything that depends on a completion (a client, the next request of a chain) \
+             waits as long, and a full queue costs memory and ends multishot requests",
     checks: &[Check::Ring(left_lying)],
     ..RULE
 };
@@ -41,7 +41,7 @@ pub(super) fn left_lying(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     if (reaping.left_long < ENOUGH_EVENTS && !long) || share < HABIT {
         return None;
     }
-    let known = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} of all at least {}", span(ns as f64)));
+    let known = |name: &str, ns: Option<u64>| ns.map(|ns| format!("{name} at least {}", span(ns as f64)));
     let longest = reaping.left_ns.max.max(reaping.unreaped_at_least_ns);
     let times: Vec<String> =
         [known("p50", reaping.left_ns.p50), known("p90", reaping.left_ns.p90), known("the longest", longest)]
@@ -50,11 +50,11 @@ pub(super) fn left_lying(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
             .collect();
     let full = match r.overflows {
         0 => String::new(),
-        n => format!("; {} found it full", count(n as f64)),
+        n => format!("; {} completions found the queue full", count(n as f64)),
     };
     let text = format!(
-        "{} of the completions stayed in the completion queue for 10 ms or longer, while the program did other work ({}). Up to {} waited \
-         there at a time, of {} entries{full}",
+        "{} of the completions stayed in the completion queue for 10 ms or longer, while the program did other work (all completions: {}). The queue \
+         held up to {} completions at a time and has {} entries{full}",
         percent(share),
         times.join(", "),
         reaping.deepest,

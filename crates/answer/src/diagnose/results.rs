@@ -2,7 +2,7 @@
 
 use super::{Check, ENOUGH, Matter, RULE, RestsOn, Rule, errno};
 use crate::delivered::WORTH_SAYING;
-use iotrail_base::words::{count, list, percent, plural, span};
+use iotrail_base::words::{count, list, percent, plural, so_many, span};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{READS, SOCKET, SPLICES, WRITES, is};
@@ -16,11 +16,11 @@ pub const OF_BUFFERS: &str = "EFAULT";
 
 pub const CQ_OVERFLOW: Rule = Rule {
     code: "cq_overflow",
-    about: "a completion found the queue full (a warning from 1 % on)",
+    about: "a completion found the completion queue full (a warning for at least 1 %)",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "size the completion queue for all requests that can complete between two reaps (IORING_SETUP_CQSIZE; the default is twice the \
-             submission queue's entries, and multishot requests complete more than once), or reap more often",
+    advice: "size the completion queue for all completions that can be posted between two reaps (IORING_SETUP_CQSIZE; the default is twice the SQ \
+             size, and a multishot request posts several completions), or reap more often",
     checks: &[Check::Ring(cq_overflow)],
     ..RULE
 };
@@ -32,9 +32,9 @@ fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let completions = r.opcodes.iter().map(|o| o.seen.unwrap_or(o.completions)).sum::<u64>().max(r.overflows);
     let share = r.overflows as f64 / completions.max(1) as f64;
     let text = format!(
-        "{} completions ({}) found the completion queue of {} entries full. The kernel kept each in allocated memory until the \
-         program had reaped others and called io_uring_enter for it, and a multishot request ends there",
-        count(r.overflows as f64),
+        "{} ({}) found the completion queue of {} entries full. The kernel allocates memory for each overflowed completion until the program reaps \
+         and calls io_uring_enter, and an overflow ends a multishot request",
+        so_many(r.overflows, "completion"),
         percent(share),
         r.cq_entries
     );
@@ -44,12 +44,11 @@ fn cq_overflow(_: &TraceRecord, r: &RingRecord) -> Option<Finding> {
 
 pub const BUFFERS_EXHAUSTED: Rule = Rule {
     code: "buffers_exhausted",
-    about: "a receive or read ended with ENOBUFS (a warning from 1 % on)",
+    about: "a receive or read failed with ENOBUFS (a warning for at least 1 %)",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "provide more or larger buffers in the group than can fill between two reaps, and return each as soon as you have read it; submit the receive \
-             again at once, not by a timer; with incremental \
-             buffers (IOU_PBUF_RING_INC, Linux 6.12) small messages share one",
+    advice: "provide more or larger buffers than can fill between two reaps, and return each buffer as soon as you have read it; resubmit the \
+             receive at once, not from a timer; use incremental buffers (IOU_PBUF_RING_INC, Linux 6.12), so that small messages share a buffer",
     checks: &[Check::Trace(buffers_exhausted)],
     ..RULE
 };
@@ -71,14 +70,14 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     let (rearmed, unarmed_ns): (u64, u64) = groups().fold((0, 0), |(n, ns), b| (n + b.rearmed, ns + b.unarmed_ns));
     let unarmed = match rearmed {
         0 => String::new(),
-        n => format!("; until then no receive was armed: {} each time on average", span(unarmed_ns as f64 / n as f64)),
+        n => format!("; until then no receive was armed, for {} on average", span(unarmed_ns as f64 / n as f64)),
     };
     let text = format!(
-        "{} completions of {names} ({}) ended with ENOBUFS. No provided buffer was free at the attempt, with or without data \
-         to receive. A multishot request ends with it and must be submitted again{}{unarmed}",
-        count(ended as f64),
+        "{} ({}) failed with ENOBUFS. No provided buffer was free, whether or not data was available. ENOBUFS ends a multishot \
+         request, and the program must resubmit the request{}{unarmed}",
+        so_many(ended, &format!("{names} completion")),
         percent(share),
-        if expired * 2 >= ended { ", here after a timeout each time: until then no receive is armed" } else { "" }
+        if expired * 2 >= ended { ", here each time after a timeout: until then no receive is armed" } else { "" }
     );
     let mut evidence = vec![("enobufs", ended as f64), ("share", share)];
     evidence.extend((rearmed > 0).then_some(("unarmed_ns", unarmed_ns as f64)));
@@ -87,11 +86,11 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
 
 pub const COPIED_ZERO_COPY: Rule = Rule {
     code: "copied_zero_copy",
-    about: "half of the notifications of zero-copy sends with IORING_SEND_ZC_REPORT_USAGE, of 100 or more, report a copy",
+    about: "at least half of the zero-copy send notifications with IORING_SEND_ZC_REPORT_USAGE (of at least 100) reported a copy",
     rests_on: RestsOn::Completions,
-    advice: "use SEND instead of SEND_ZC on this route: the kernel copies data over loopback, through a device without scatter-gather or \
-             checksum offload, or too small for a page reference; where zero-copy works, do not wait for a notification before \
-             the next send, and keep its buffer until then",
+    advice: "use SEND instead of SEND_ZC on this route: the kernel copies data over loopback, over a device without scatter-gather or checksum \
+             offload, or if the data is too small for a page reference. If zero-copy works, submit the next send without waiting for the \
+             notification, and keep the buffer until the notification arrives",
     checks: &[Check::Trace(copied_zero_copy)],
     ..RULE
 };
@@ -104,8 +103,8 @@ fn copied_zero_copy(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} of the notifications of zero-copy sends ({} of {}) report that the kernel copied the data. Each of these sends posts two completions \
-         and saves no copy",
+        "{} of zero-copy send notifications ({} of {}) report that the kernel copied the data. Each of these sends posts two completions and saves \
+         no copy",
         percent(share),
         count(copied as f64),
         count(reporting as f64)
@@ -123,17 +122,22 @@ fn sizes_unknown(t: &TraceRecord, traits: u32) -> Option<String> {
     let all: u64 = such().map(OpcodeRecord::outcomes).sum();
     let names: Vec<String> = of.iter().map(|o| o.opcode.clone()).collect();
     (n > 0 && n as f64 >= WORTH_SAYING * all as f64).then(|| {
-        format!("the requested length of {} is not recorded ({})", plural(n as usize, "request"), list(&names))
+        format!(
+            "the trace does not record the requested length of {} ({})",
+            plural(n as usize, "request"),
+            list(&names)
+        )
     })
 }
 
 pub const SHORT_READS: Rule = Rule {
     code: "short_reads",
-    about: "5 % of the reads, of 100 or more, returned fewer bytes than requested; or half of the reads or receives, and 1,000 per second, returned 0 \
-            bytes (a warning). If 5 % of the reads moved data and have no `short`, `--fail-on` exits with 4",
+    about: "at least 5 % of the reads (of at least 100) returned fewer bytes than requested; or at least half of the reads or receives, and at least \
+            1,000 per second, returned 0 bytes (a warning). If at least 5 % of the reads moved data and have no `short`, `--fail-on` exits with \
+            status 4",
     rests_on: RestsOn::Completions,
-    advice: "a short read at the end of a file, or from a pipe or a socket, is normal; otherwise the program must read the rest again: request \
-             only as many bytes as are available",
+    advice: "ignore short reads at the end of a file, or from a pipe or a socket, which are normal; otherwise submit another read for the rest, or \
+             request no more bytes than are available",
     checks: &[Check::Trace(|t| empty(t).or_else(|| short(&SHORT_READS, Severity::Note, t, "read", |o| is(o, READS))))],
     unjudged: |t| sizes_unknown(t, READS | SPLICES),
     ..RULE
@@ -155,12 +159,13 @@ fn empty(t: &TraceRecord) -> Option<Finding> {
     }
     let (what, remedy) = match is(&o.opcode, SOCKET) {
         true => (
-            "the peer has closed its side, and the program receives again",
-            "a result of 0 is the end of the stream: close the descriptor, and submit no receive to it any more",
+            "the peer has closed its side, and the program keeps receiving",
+            "treat a result of 0 as the end of the stream: close the descriptor, and submit no further receive on it",
         ),
         false => (
-            "the end of the file, or of a pipe whose writers have closed it, and the program reads again",
-            "a result of 0 is the end: stop there. To follow a growing file, wait for a change (inotify(7), or a timer) before the next read",
+            "the program keeps reading at the end of the file, or from a pipe whose writers have closed it",
+            "stop at a result of 0, which is the end of the data. To follow a growing file, wait for a change (inotify(7), or a timer) before the \
+             next read",
         ),
     };
     let text = format!(
@@ -177,11 +182,12 @@ fn empty(t: &TraceRecord) -> Option<Finding> {
 
 pub const SHORT_WRITES: Rule = Rule {
     code: "short_writes",
-    about: "one write to a file or device, or 5 % of other writes or of the sends, of 100 or more, moved fewer bytes than requested; one \
-            finding for each. As for reads, `--fail-on` exits with 4",
+    about: "at least one write to a file or device, or at least 5 % of the other writes or of the sends (of at least 100), moved fewer bytes than \
+            requested; writes and sends are separate findings. As for reads, `--fail-on` exits with status 4",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
-    advice: "a full device or a limit cuts writes short; the rest is not written unless the program submits it again",
+    advice: "check for a full device or a limit, which cut writes short, and submit the rest of a short write again: the kernel does not write the \
+             rest by itself",
     checks: &[
         Check::Trace(|t| short(&SHORT_WRITES, Severity::Warning, t, "write", |o| is(o, WRITES) && !is(o, SOCKET))),
         Check::Trace(|t| {
@@ -194,8 +200,8 @@ pub const SHORT_WRITES: Rule = Rule {
     unjudged: |t| sizes_unknown(t, WRITES),
 };
 
-const SHORT_SENDS: &str = "a send that does not wait takes as many bytes as the socket has free space, and the rest is not sent unless the program submits \
-                           it again; with MSG_WAITALL the kernel sends all bytes (Linux 5.19)";
+const SHORT_SENDS: &str = "submit the rest of a short send again, or set MSG_WAITALL, with which the kernel sends all bytes (Linux 5.19): a \
+                           non-blocking send accepts only as many bytes as the socket has free space";
 
 /// Plain requests of this kind that transferred fewer bytes than requested.
 fn short(rule: &Rule, severity: Severity, t: &TraceRecord, kind: &str, of: fn(&str) -> bool) -> Option<Finding> {

@@ -19,9 +19,9 @@ const SMALL: u64 = 4096;
 
 pub const SMALL_CALLS: Rule = Rule {
     code: "small_calls",
-    about: "a program without rings and contexts made 10,000 calls of one kind, of 20 µs of CPU time or less each, which took 25 % of its CPU time, and its \
-            busiest thread ran for 20 % of the time in which it did not wait for a CPU: calls that moved 4 KiB or less each (other than with a wait per four of them), opened or \
-            examined a file, woke a thread, or yielded",
+    about: "a program without rings and aio contexts made at least 10,000 calls of one kind that took at most 20 µs of CPU time each and at least 25 \
+            % of its CPU time in total, and its busiest thread ran for at least 20 % of the time in which it did not wait for a CPU. Such calls move \
+            at most 4 KiB each (with fewer than one wait per four calls), open or examine a file, wake a thread, or yield",
     checks: &[Check::Trace(small_calls)],
     ..RULE
 };
@@ -40,25 +40,26 @@ struct Small {
 #[rustfmt::skip]
 const SMALLS: [Small; 10] = [
     Small { names: &["sendto", "sendmsg"], does: "", moves: true, of_sockets: true, remedy:
-        "send several datagrams per call: UDP_SEGMENT, by which the kernel divides one buffer, or sendmmsg(2); gather the sends of a stream in one buffer \
-         or one iovec" },
+        "send several datagrams per call with UDP_SEGMENT (the kernel splits one buffer) or sendmmsg(2); gather a stream's sends in one buffer or \
+         one iovec" },
     Small { names: &["recvfrom", "recvmsg"], does: "", moves: true, of_sockets: true, remedy:
-        "receive more per call: UDP_GRO or recvmmsg(2) for datagrams, a larger buffer for a stream" },
+        "receive more data per call: use UDP_GRO or recvmmsg(2) for datagrams, and a larger buffer for a stream" },
     Small { names: &["write", "writev", "pwrite64", "pwritev", "pwritev2"], does: "", moves: true, of_sockets: true, remedy:
-        "gather the data in a buffer, and write it with one call; write to an eventfd only if its reader sleeps, not for each item" },
+        "gather the data in a buffer, and write the buffer with one call; write to an eventfd only if its reader sleeps, not once per item" },
     Small { names: &["read", "readv", "pread64", "preadv", "preadv2"], does: "", moves: true, of_sockets: true, remedy:
-        "read 64 KiB or more per call into a buffer (stdio, BufReader), and take the items from it" },
+        "read 64 KiB or more per call into a buffer (stdio, BufReader), and parse the items from the buffer" },
     Small { names: &["splice", "sendfile", "copy_file_range"], does: "", moves: true, of_sockets: false, remedy:
-        "move more per call: enlarge the pipe of splice(2) with F_SETPIPE_SZ. Above fs.pipe-user-pages-soft the pipes of a user get one page" },
+        "move more bytes per call: enlarge the pipe of splice(2) with F_SETPIPE_SZ. Above fs.pipe-user-pages-soft a user's new pipes get a single \
+         page" },
     Small { names: &["open", "openat", "openat2"], does: "opens a file", moves: false, of_sockets: false, remedy:
         "keep the file open, and use its descriptor for several operations" },
     Small { names: &["stat", "fstat", "newfstatat", "statx"], does: "examines a file", moves: false, of_sockets: false, remedy:
         "wait for changes with inotify(7) instead of polling the files, or keep their results" },
     Small { names: &["futex", "futex_wait", "futex_waitv"], does: "wakes a thread or waits for one", moves: false, of_sockets: false, remedy:
-        "hand more work to the other thread at a time, or do short operations, such as reads of cached data, in the thread itself" },
+        "hand over more work per wake-up, or do short operations, such as reads of cached data, in the thread itself" },
     Small { names: &["lseek"], does: "sets a file position", moves: false, of_sockets: false, remedy:
         "use pread(2) and pwrite(2), which take the offset" },
-    Small { names: &["sched_yield"], does: "looks again for something", moves: false, of_sockets: false, remedy:
+    Small { names: &["sched_yield"], does: "only yields the CPU", moves: false, of_sockets: false, remedy:
         "wait for the event in a call that sleeps: futex(2), io_getevents(2), epoll_wait(2)" },
 ];
 

@@ -26,9 +26,9 @@ fn naps(s: &SqpollRecord, requests: u64) -> Option<(u64, f64)> {
 
 pub const SQPOLL_NAPPING: Rule = Rule {
     code: "sqpoll_napping",
-    about: "the SQPOLL thread had to be woken for every tenth request, 10 times or more for 10 requests or more",
-    advice: "set sq_thread_idle longer than the gaps between requests: the thread stays awake, at the cost of a CPU for that long; if requests are \
-             far apart, a ring without SQPOLL submits them with the one call that now wakes the thread",
+    about: "the program had to wake the SQPOLL thread at least once per ten requests, and at least 10 times for at least 10 requests",
+    advice: "set sq_thread_idle longer than the gaps between requests, which keeps the thread awake at the cost of a CPU; if requests are far apart, \
+             use a ring without SQPOLL, which submits them with the call that now wakes the thread",
     checks: &[Check::Ring(napping)],
     ..RULE
 };
@@ -42,8 +42,8 @@ fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let in_use_ns = ring_seconds(t, r)? * 1e9;
     let apart_ns = s.elapsed_ns.map_or(in_use_ns, |ns| in_use_ns.min(ns as f64)) / wakeups as f64;
     let text = format!(
-        "the SQPOLL thread (tid {}) had to be woken {wakeups} times for {requests} requests, once in {} on average ({} wake-ups \
-         per request). Each wake-up takes an io_uring_enter, and the request waits until the thread runs",
+        "the program had to wake the SQPOLL thread (tid {}) {wakeups} times for {requests} requests, once per {} on average ({} wake-ups per \
+         request). Each wake-up costs an io_uring_enter, and the request waits until the thread runs",
         s.tid,
         span(apart_ns),
         three_digits(per_request)
@@ -66,10 +66,10 @@ const LONG_ENOUGH_NS: u64 = 100_000_000;
 
 pub const SQPOLL_SPINNING: Rule = Rule {
     code: "sqpoll_spinning",
-    about: "the SQPOLL thread took a tenth of a CPU, and 1 ms of CPU time or more per request",
+    about: "the SQPOLL thread used at least a tenth of a CPU and at least 1 ms of CPU time per request",
     matter: Matter::Time,
-    advice: "at this rate one io_uring_enter per batch costs less: use a ring with DEFER_TASKRUN instead of SQPOLL; or a shorter sq_thread_idle, so \
-             that the thread sleeps sooner; or several rings on one thread (IORING_SETUP_ATTACH_WQ)",
+    advice: "use a ring with DEFER_TASKRUN instead of SQPOLL, since at this rate one io_uring_enter per batch costs less; or set a shorter \
+             sq_thread_idle, so that the thread sleeps sooner; or share one SQPOLL thread among several rings (IORING_SETUP_ATTACH_WQ)",
     checks: &[Check::Ring(spinning)],
     ..RULE
 };
@@ -94,7 +94,7 @@ fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         others => format!(" of {} rings", others + 1),
     };
     let text = format!(
-        "the SQPOLL thread (tid {}{place}) took {} of a CPU for {}. It spent most of that time polling an empty queue",
+        "the SQPOLL thread (tid {}{place}) used {} of a CPU for {}. The thread spent most of that time polling an empty SQ",
         s.tid,
         percent(of_a_cpu),
         match requests {

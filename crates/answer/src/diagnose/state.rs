@@ -24,17 +24,17 @@ const LINES: usize = 12;
 
 pub(super) const PENDING_WORK_NOT_RUN: Rule = Rule {
     code: "pending_work_not_run",
-    about: "in 5 % of a ring's samples (`state`) task work was pending while no thread was in io_uring_enter(2) for completions: samples \
-            in which its threads slept, or all if no completion was posted for 100 ms",
+    about: "in at least 5 % of a ring's samples (`state`), task work was pending while no thread was in io_uring_enter(2) for completions. Only \
+            samples in which the ring's threads slept count, or all samples if no completion was posted for 100 ms",
     checks: &[Check::Trace(pending_work_not_run)],
     ..RULE
 };
 
 pub(super) const OVERFLOW_NOT_FLUSHED: Rule = Rule {
     code: "overflow_not_flushed",
-    about: "in half of a ring's samples completions were in the overflow list",
-    advice: "call io_uring_enter(2) with IORING_ENTER_GETEVENTS when IORING_SQ_CQ_OVERFLOW is set (liburing's io_uring_peek_cqe does), \
-             or make the CQ larger (IORING_SETUP_CQSIZE)",
+    about: "completions were in the overflow list in at least half of a ring's samples",
+    advice: "call io_uring_enter(2) with IORING_ENTER_GETEVENTS when IORING_SQ_CQ_OVERFLOW is set (liburing's io_uring_peek_cqe does), or enlarge \
+             the CQ (IORING_SETUP_CQSIZE)",
     matter: Matter::Data,
     checks: &[Check::Trace(overflow_not_flushed)],
     ..RULE
@@ -42,18 +42,18 @@ pub(super) const OVERFLOW_NOT_FLUSHED: Rule = Rule {
 
 pub(super) const UNSUBMITTED: Rule = Rule {
     code: "unsubmitted",
-    about: "in half of a ring's samples published SQEs were not taken: no thread was in io_uring_enter(2), or the SQPOLL thread slept \
-            and had set IORING_SQ_NEED_WAKEUP",
+    about: "the kernel had not consumed published SQEs in at least half of a ring's samples: no thread was in io_uring_enter(2), or the SQPOLL \
+            thread slept and had set IORING_SQ_NEED_WAKEUP",
     checks: &[Check::Trace(unsubmitted)],
     ..RULE
 };
 
 pub(super) const UNREAPED_ASLEEP: Rule = Rule {
     code: "unreaped_asleep",
-    about: "in a quarter of a ring's samples, and 20, completions were in the CQ while its threads slept in calls other than io_uring_enter(2), and \
-            `left_lying` does not apply",
-    advice: "wait for completions in io_uring_enter(2) (min_complete 1), or wake the thread by an eventfd that is registered with the ring \
-             (IORING_REGISTER_EVENTFD) instead of by a timer",
+    about: "in at least a quarter (and at least 20) of a ring's samples, completions were in the CQ while the ring's threads slept in calls other \
+            than io_uring_enter(2), and `left_lying` does not apply",
+    advice: "wait for completions in io_uring_enter(2) (min_complete 1), or wake the thread with an eventfd that is registered with the ring \
+             (IORING_REGISTER_EVENTFD) instead of a timer",
     matter: Matter::Time,
     checks: &[Check::Trace(unreaped_asleep)],
     ..RULE
@@ -61,16 +61,17 @@ pub(super) const UNREAPED_ASLEEP: Rule = Rule {
 
 pub(super) const HELD_BY_REQUESTS: Rule = Rule {
     code: "held_by_requests",
-    about: "in two deep samples in a row (half a second apart) a request was in flight on a file that only requests kept open",
-    advice: "call shutdown(2) before close(2) of a socket with requests in flight; or cancel them (IORING_OP_ASYNC_CANCEL with \
-             IORING_ASYNC_CANCEL_FD) and await their completions first",
+    about: "in two consecutive deep samples (half a second apart), a request was in flight on a file that only requests kept open",
+    advice: "call shutdown(2) before close(2) on a socket with requests in flight; or cancel the requests (IORING_OP_ASYNC_CANCEL with \
+             IORING_ASYNC_CANCEL_FD) and reap their completions before you close the file",
     checks: &[Check::Trace(held_by_requests)],
     ..RULE
 };
 
 pub(super) const NAGLE: Rule = Rule {
     code: "nagle",
-    about: "in 5 % of the samples, and 20, a TCP socket without TCP_NODELAY held back a short segment behind unacknowledged packets",
+    about: "in at least 5 % (and at least 20) of the samples, a TCP socket without TCP_NODELAY delayed a short segment until earlier packets were \
+            acknowledged",
     advice: "set TCP_NODELAY on the socket; or send the parts of a message in one call (sendmsg(2), MSG_MORE)",
     checks: &[Check::Trace(nagle)],
     ..RULE
@@ -78,35 +79,35 @@ pub(super) const NAGLE: Rule = Rule {
 
 pub(super) const UNREAD_SOCKET: Rule = Rule {
     code: "unread_socket",
-    about: "data stayed unread in a socket of an epoll with EPOLLET for 1 s or longer, and a quarter of the samples' time or until their end, after a read had \
-            taken a part of it and while all threads slept, one of them in epoll_wait(2)",
-    advice: "with EPOLLET read the socket at each event until EAGAIN, or until a read returns fewer bytes than requested: data that is left is reported only \
-             when more arrives; or register it without EPOLLET",
+    about: "data stayed unread in a socket that is registered with EPOLLET, for at least 1 s and for at least a quarter of the sampled time or until \
+            its end. A read had consumed a part of the data, and all threads slept, one of them in epoll_wait(2)",
+    advice: "with EPOLLET, read the socket at each event until EAGAIN, or until a read returns fewer bytes than requested: epoll reports the \
+             remaining data only when more data arrives; or register the socket without EPOLLET",
     checks: &[Check::Trace(unread_socket)],
     ..RULE
 };
 
 pub(super) const CGROUP_IO_MAX: Rule = Rule {
     code: "cgroup_io_max",
-    about: "in 5 % of the samples blk-throttle held back bios of the program's cgroup",
-    advice: "raise `io.max` (cgroup v1: `blkio.throttle.*`) of the program's cgroup or of one above it, or do less I/O",
+    about: "blk-throttle throttled bios of the program's cgroup in at least 5 % of the samples",
+    advice: "raise `io.max` (cgroup v1: `blkio.throttle.*`) of the program's cgroup or of its ancestors, or do less I/O",
     checks: &[Check::Trace(cgroup_io_max)],
     ..RULE
 };
 
 pub(super) const MEMORY_LIMIT: Rule = Rule {
     code: "memory_limit",
-    about: "a cgroup of the program reached its memory limit 100 times, and as many bytes of files as 5 % of those that requests moved, and 16 MiB, were \
-            read again after it had evicted them",
-    advice: "raise memory.max (cgroup v1: memory.limit_in_bytes) so that the files that the program reads again fit; or read them with O_DIRECT, and keep \
-             what is needed in the program's own buffers",
+    about: "the program's cgroup or an ancestor reached its memory limit at least 100 times, and the kernel re-read evicted file pages: at least 16 \
+            MiB, and at least 5 % of the bytes that requests moved",
+    advice: "raise memory.max (cgroup v1: memory.limit_in_bytes) so that the re-read files fit into memory; or read the files with O_DIRECT, and \
+             cache the required data in the program's own buffers",
     checks: &[Check::Trace(memory_limit)],
     ..RULE
 };
 
 pub(super) const DISTANT_TIMEOUT: Rule = Rule {
     code: "distant_timeout",
-    about: "every timeout that was armed had a day or more left",
+    about: "every armed timeout had at least a day left",
     advice: "keep the timespec of IORING_OP_TIMEOUT and IORING_OP_LINK_TIMEOUT unchanged until io_uring_enter(2) has submitted the \
              request: the kernel reads it then, not when the SQE is filled in",
     checks: &[Check::Trace(distant_timeout)],
@@ -115,10 +116,10 @@ pub(super) const DISTANT_TIMEOUT: Rule = Rule {
 
 pub(super) const NO_PROGRESS: Rule = Rule {
     code: "no_progress",
-    about: "no completion was posted, and a program with a ring still runs; or its threads waited for completions at the end, for 1 s or longer, while no \
-            request was in flight",
-    advice: "an idle program is normal; otherwise end a request whose peer stays silent with IORING_OP_LINK_TIMEOUT or \
-             IORING_OP_ASYNC_CANCEL",
+    about: "no completion was posted, and a program with a ring is still running; or at the end of the trace the program's threads had waited for \
+            completions for at least 1 s while no request was in flight",
+    advice: "ignore this if the program is idle; otherwise use IORING_OP_LINK_TIMEOUT or IORING_OP_ASYNC_CANCEL to end requests whose peer does not \
+             answer",
     checks: &[Check::Trace(|t| starved(t).or_else(|| starved_aio(t)).or_else(|| no_progress(t)))],
     ..RULE
 };
@@ -171,19 +172,19 @@ fn pending_work_not_run(t: &TraceRecord) -> Option<Finding> {
     worst(t, PART, waits, |r, share| {
         let (thread, defer) = (r.runner.unwrap_or_default(), setup_flag::is_set(&r.flags, "defer_taskrun"));
         let (who, call) = match defer {
-            true => (format!("DEFER_TASKRUN leaves the posting to thread {thread}"), "with IORING_ENTER_GETEVENTS"),
+            true => (format!("With DEFER_TASKRUN only thread {thread} posts them"), "with IORING_ENTER_GETEVENTS"),
             false => (
-                format!("COOP_TASKRUN leaves the posting to the next kernel entry of thread {thread}"),
-                "or any other call",
+                format!("With COOP_TASKRUN the next kernel entry of thread {thread} posts them"),
+                "or another system call",
             ),
         };
         let longest = match r.unrun_longest_ns {
             0 => String::new(),
-            ns => format!(", up to {} without interruption", span(ns as f64)),
+            ns => format!(", for up to {} at a time", span(ns as f64)),
         };
         let text = format!(
-            "requests are ready, and their completions are not posted, in {} of {} samples{longest}. {who}, which did not call \
-             io_uring_enter(2) {call} then",
+            "requests were ready but their completions were not posted in {} of {} samples{longest}. {who}, and that thread did not call \
+             io_uring_enter(2) {call} during that time",
             count(r.unrun as f64),
             count(r.samples as f64),
         );
@@ -213,7 +214,7 @@ fn overflow_not_flushed(t: &TraceRecord) -> Option<Finding> {
                 r.most_overflowed.filter(|n| *n > 0).map(|n| format!("up to {} ", plural(n as usize, "completion")));
             let text = format!(
                 "{}waited in the kernel's overflow list in {} of {} samples. The completion queue was full, and only io_uring_enter(2) with \
-             IORING_ENTER_GETEVENTS moves them to the CQ",
+             IORING_ENTER_GETEVENTS moves the overflowed completions to the CQ",
                 most.unwrap_or_else(|| "completions ".into()),
                 count(r.overflowed as f64),
                 count(r.samples as f64),
@@ -233,19 +234,19 @@ fn unsubmitted(t: &TraceRecord) -> Option<Finding> {
     worst(t, MOST, waits, |r, share| {
         let (why, remedy) = match sqpoll(r) {
             true => (
-                "the SQPOLL thread sleeps and has set IORING_SQ_NEED_WAKEUP",
-                "after publishing SQEs, call io_uring_enter(2) with IORING_ENTER_SQ_WAKEUP if IORING_SQ_NEED_WAKEUP is set; a full memory \
-                 barrier must be between the two (io_uring_submit does both)",
+                "the SQPOLL thread was asleep and had set IORING_SQ_NEED_WAKEUP",
+                "after publishing SQEs, call io_uring_enter(2) with IORING_ENTER_SQ_WAKEUP if IORING_SQ_NEED_WAKEUP is set, with a full memory \
+                 barrier before the check (io_uring_submit does both)",
             ),
             false => (
-                "no thread called io_uring_enter(2) for them",
-                "call io_uring_enter(2) with to_submit after publishing SQEs (io_uring_submit); without SQPOLL the kernel does not read \
-                 the SQ by itself",
+                "no thread called io_uring_enter(2) to submit them",
+                "call io_uring_enter(2) with to_submit after publishing SQEs (io_uring_submit); without SQPOLL the kernel reads the SQ only in this \
+                 call",
             ),
         };
         let samples = if sqpoll(r) { r.need_wakeup } else { r.unsubmitted };
         let text = format!(
-            "SQEs that the program had published waited in the SQ in {} of {} samples: {why}",
+            "published SQEs waited in the SQ in {} of {} samples: {why}",
             count(samples as f64),
             count(r.samples as f64)
         );
@@ -263,7 +264,7 @@ fn unreaped_asleep(t: &TraceRecord) -> Option<Finding> {
     let asleep = |r: &RingState| share(r.unreaped, r.samples).filter(|_| r.unreaped >= ENOUGH_EVENTS);
     worst(t, UNREAPED, asleep, |r, share| {
         let text = format!(
-            "completions were in the CQ while the threads of the ring slept in other calls in {} of {} samples",
+            "in {} of {} samples, completions were in the CQ while the ring's threads slept in other calls",
             count(r.unreaped as f64),
             count(r.samples as f64)
         );
@@ -280,8 +281,8 @@ fn held_by_requests(t: &TraceRecord) -> Option<Finding> {
         |r| r.most_held.map(|n| n as f64),
         |r, most| {
             let text = format!(
-                "{} in flight on files that the program has closed. Only these requests keep the files open, so that a socket sends no FIN and \
-             the requests do not end",
+                "files that the program has closed still have {} in flight. These requests keep the files open, so a socket sends no FIN and the \
+             requests do not complete",
                 plural(most as usize, &format!("{} request", r.held_opcode.as_deref().unwrap_or("pending"))),
             );
             let evidence = [("requests", most), ("samples", r.samples as f64)];
@@ -297,8 +298,8 @@ fn nagle(t: &TraceRecord) -> Option<Finding> {
     let held = share(sum.held, state.samples).filter(|held| *held >= PART)?;
     let (tgid, fd) = sum.tgid.zip(sum.fd)?;
     let text = format!(
-        "Nagle's algorithm held back short TCP segments in {} of {} samples, on descriptor {fd} of process {tgid} in {}. Up to {} waited \
-         until the peer acknowledged earlier data, which a delayed ACK defers by 40 ms",
+        "Nagle's algorithm delayed short TCP segments in {} of {} samples, on descriptor {fd} of process {tgid} in {}. Up to {} waited until the \
+         peer acknowledged earlier data, and a delayed ACK takes 40 ms",
         count(sum.held as f64),
         count(state.samples as f64),
         count(sum.fd_held as f64),
@@ -322,8 +323,10 @@ fn unread_socket(t: &TraceRecord) -> Option<Finding> {
     if of.for_ns < UNREAD_NS {
         return None;
     }
-    let text =
-        format!("{}. A read took a part of what had arrived, and EPOLLET does not report the rest", unread_now(of));
+    let text = format!(
+        "{}. A read consumed only a part of the received data, and EPOLLET does not report the rest again",
+        unread_now(of)
+    );
     let evidence = [("for_ns", of.for_ns as f64), ("bytes", of.bytes as f64), ("fd", f64::from(of.fd))];
     let share = of.for_ns as f64 / t.total.elapsed_ns.max(1) as f64;
     Some(bound(UNREAD_SOCKET.finding(Severity::Warning, text, &evidence), BoundOf::ThreadTime, share.min(1.0)))
@@ -347,7 +350,7 @@ fn cgroup_io_max(t: &TraceRecord) -> Option<Finding> {
     let sum = state.cgroup.as_ref()?;
     let throttled = share(sum.throttled, state.samples).filter(|throttled| *throttled >= PART)?;
     let text = format!(
-        "`io.max` of the cgroup held back block I/O in {} of {} samples, up to {} at one time",
+        "the cgroup's `io.max` throttled block I/O in {} of {} samples, up to {} at a time",
         count(sum.throttled as f64),
         count(state.samples as f64),
         plural(sum.most_bios as usize, "bio"),
@@ -367,7 +370,7 @@ fn memory_limit(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "the cgroup {} reached its memory limit of {} {} times, and {} of files were read again after it had evicted them",
+        "the cgroup {} reached its memory limit of {} {} times, and {} of evicted file pages were read again",
         limit.cgroup,
         bytes(limit.limit_bytes),
         count(limit.reached as f64),
@@ -384,8 +387,8 @@ fn distant_timeout(t: &TraceRecord) -> Option<Finding> {
     let far = |r: &RingState| r.least_timeout_ns.filter(|ns| *ns >= DAY_NS).map(|ns| ns as f64);
     worst(t, 0.0, far, |r, ns| {
         let text = format!(
-            "the first armed timeout ends in {:.0} h. The kernel reads the timespec when it submits the request, and the memory may \
-             have had a different value by then",
+            "the first armed timeout expires in {:.0} h. The kernel reads the timespec only when the request is submitted, and the program may have \
+             overwritten the timespec before",
             ns / 3.6e12
         );
         DISTANT_TIMEOUT.finding(Severity::Warning, text, &[("left_ns", ns), ("samples", r.samples as f64)])
@@ -417,7 +420,7 @@ fn starved(t: &TraceRecord) -> Option<Finding> {
     let least = |r: &RingState| is_starved(r).then_some(r.starved_ns as f64);
     worst(t, 0.0, least, |r, ns| {
         let text = format!(
-            "io_uring_enter(2) waited for {} for {} at the end of the trace, and no request was in flight: the wait cannot end",
+            "io_uring_enter(2) had been waiting for {} for {} at the end of the trace, and no request was in flight: the wait cannot end",
             plural(r.starved_for as usize, "completion"),
             span(ns)
         );
@@ -441,13 +444,12 @@ fn is_alone(t: &TraceRecord, tgid: Option<u32>) -> bool {
     all_listed && t.own_threads().filter(|thread| tgid.is_none_or(|tgid| thread.tgid == tgid)).count() == 1
 }
 
-const REAPED_BY_ANOTHER: &str = "let only one process use a ring: after fork(2) its mappings are shared, and a child that polls the CQ ring takes the parent's \
-                                 completions. Create a ring in the child, or do not fork(2) without execve(2) while the ring is in use; otherwise wait for no \
-                                 more completions than requests were submitted";
+const REAPED_BY_ANOTHER: &str = "use a ring in one process only: fork(2) shares the ring's mappings, and a child that polls the CQ ring reaps the \
+                                 parent's completions. Create another ring in the child, or call execve(2) after fork(2) while the ring is in use; \
+                                 otherwise wait for no more completions than the number of submitted requests";
 
-const NOT_SUBMITTED: &str = "wait for no more completions than requests were submitted: if io_uring_get_sqe returns NULL, the SQ is full, and the request \
-                             has to be prepared again after io_uring_submit; the result of io_uring_submit is the number of requests that the \
-                             kernel took";
+const NOT_SUBMITTED: &str = "wait for no more completions than the number of submitted requests, which io_uring_submit returns; if io_uring_get_sqe \
+                             returns NULL, the SQ is full: prepare the request again after io_uring_submit";
 
 /// The same for io_getevents(2): the call did not return although all requests of the contexts had completed.
 fn starved_aio(t: &TraceRecord) -> Option<Finding> {
@@ -471,14 +473,13 @@ fn starved_aio(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{}(2) waited for events for {}, and no request was in flight: the wait cannot end. io_submit(2) took {}, and all of these \
-         completed",
+        "{}(2) waited for events for {}, and no request was in flight: the wait cannot end. io_submit(2) accepted {}, and all of them completed",
         call.syscall,
         span(longest_ns as f64),
         plural(requests as usize, "request")
     );
-    let remedy = "check the result of io_submit(2): it may take fewer requests than it was given (the context has no more free events, io_setup(2)); \
-                  submit the rest again after io_getevents(2), and wait for no more events than it took";
+    let remedy = "check the result of io_submit(2), which may accept fewer requests than it was passed (the context has no more free events, see \
+                  io_setup(2)); submit the rest after io_getevents(2), and wait for no more events than the number of accepted requests";
     let f = NO_PROGRESS.finding(
         Severity::Warning,
         text,
@@ -511,16 +512,18 @@ fn ring_now(r: &RingNow) -> Vec<String> {
     let mut lines = vec![];
     if r.unrun == Some(true) {
         lines.push(format!(
-            "requests are ready, and their completions are not posted: {} has to call io_uring_enter(2){with}",
+            "requests are ready but their completions are not posted: {} must call io_uring_enter(2){with}",
             of(r.runner)
         ));
     }
     lines.extend(some(r.overflowed.unwrap_or(0), "completion").map(|n| {
-        format!("{n} in the overflow list: a thread has to call io_uring_enter(2) with IORING_ENTER_GETEVENTS")
+        format!("{n} in the overflow list: a thread must call io_uring_enter(2) with IORING_ENTER_GETEVENTS")
     }));
     lines.extend(some(r.unsubmitted, "published SQE").map(|n| match r.need_wakeup {
         true => {
-            format!("{n} not consumed: the SQPOLL thread sleeps until io_uring_enter(2) with IORING_ENTER_SQ_WAKEUP")
+            format!(
+                "{n} not consumed: the SQPOLL thread sleeps until an io_uring_enter(2) call with IORING_ENTER_SQ_WAKEUP"
+            )
         }
         false => format!("{n} not consumed by the kernel"),
     }));
@@ -530,7 +533,7 @@ fn ring_now(r: &RingNow) -> Vec<String> {
     let others = r.in_flight.unwrap_or(0).saturating_sub(armed);
     lines.extend(some(others, "other request").filter(|_| r.timeouts == Some(0)).map(|n| format!("{n} in flight")));
     lines.extend(some(r.timeouts.unwrap_or(0), "timeout").map(|n| match r.soonest_timeout_ns {
-        Some(ns) if ns >= 0 => format!("{n} armed, the first ends in {}", span(ns as f64)),
+        Some(ns) if ns >= 0 => format!("{n} armed, the first expires in {}", span(ns as f64)),
         Some(ns) => format!("{n} armed, the first was due {} ago", span(ns.unsigned_abs() as f64)),
         None => format!("{n} armed"),
     }));
@@ -555,7 +558,7 @@ fn armed_now(of: &ArmedRequests, some_are_ready: bool) -> String {
     let since = of.at_least_ns.map(|ns| format!(", for at least {}", span(ns as f64))).unwrap_or_default();
     let held = match of.held.filter(|n| *n > 0) {
         Some(n) => format!(
-            "; only requests keep the files of {} open: close(2) does not end the requests, but shutdown(2) before it does",
+            "; only requests keep the files of {} open: shutdown(2) before close(2) would end these requests, close(2) alone does not",
             count(n as f64)
         ),
         None => String::new(),

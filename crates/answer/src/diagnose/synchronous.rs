@@ -95,7 +95,7 @@ pub fn answer(t: &TraceRecord) -> Option<String> {
     ];
     let others = others.iter().map(|(name, ns)| (name, share(*ns))).filter(|(_, x)| *x >= LEAST);
     parts.extend(others.map(|(name, x)| format!("{} {name}", percent(x))));
-    Some(format!("no asynchronous I/O; time of its threads: {}", list(&parts)))
+    Some(format!("no asynchronous I/O; thread time: {}", list(&parts)))
 }
 
 /// The most frequent errno of failed calls, unless it only means that no data is available yet.
@@ -117,19 +117,21 @@ fn moved(call: &CallRecord) -> Option<String> {
 fn timed_out(call: &CallRecord) -> Option<String> {
     let n = call.ended?.time_limit;
     let is_sleep = ["nanosleep", "clock_nanosleep"].contains(&call.syscall.as_str());
-    (n > 0 && !is_sleep).then(|| format!("{} by {} time limit", count(n as f64), if n == 1 { "its" } else { "their" }))
+    (n > 0 && !is_sleep).then(|| format!("{} timed out", count(n as f64)))
 }
 
 /// The remedy for a thread's wait, worded to follow the call's name. `None` if only the reason is known.
 fn instead(reason: &Reason) -> Option<&'static str> {
     Some(match reason {
         Reason::FilePosition => {
-            "pread(2) and pwrite(2) with an offset need no lock, nor do descriptors of one open(2) per thread"
+            "use pread(2) and pwrite(2) with an offset, or open the file once per thread, which avoids the lock"
         }
         Reason::Linger => "clear SO_LINGER, or close the socket in another thread",
-        Reason::Fifo => "open it with O_NONBLOCK or O_RDWR",
-        Reason::PipeFull => "let another thread write, or enlarge the pipe (F_SETPIPE_SZ): its reader is slower",
-        Reason::FileLock => "hold the lock for a shorter time in the thread or process that has it",
+        Reason::Fifo => "open the FIFO with O_NONBLOCK or O_RDWR",
+        Reason::PipeFull => {
+            "write from another thread, or enlarge the pipe (F_SETPIPE_SZ): the reader is slower than the writer"
+        }
+        Reason::FileLock => "release the lock sooner in the thread or process that holds it",
         _ => return None,
     })
 }
@@ -150,27 +152,29 @@ pub fn advice(t: &TraceRecord) -> Option<String> {
                 let reason = of.reason().map(reason_name).unwrap_or_default();
                 gain.push(format!("{call}, which waits for {reason}"));
             }
-            Some(Waits::Peer) => rest.push(format!("{call} waits for a peer: a ring saves calls, not the wait")),
+            Some(Waits::Peer) => {
+                rest.push(format!("{call} waits for a peer: a ring would save system calls, but not the wait"))
+            }
             Some(Waits::Other) => rest.push(match of.reason() {
                 Some(Reason::Futex | Reason::Lock) => format!("{call} waits for another thread"),
-                Some(Reason::Sleep) => format!("{call} is a sleep of the program"),
+                Some(Reason::Sleep) => format!("the program sleeps on purpose in {call}"),
                 Some(reason) => format!("{call} waits for {}, not for I/O", reason_name(reason)),
-                None => format!("{call} waits for no I/O"),
+                None => format!("{call} does not wait for I/O"),
             }),
             None if of.ns() > of.ran_ns + of.ran_ns / 10 => {
-                rest.push(format!("{call} mostly runs: it takes as long in a ring"));
+                rest.push(format!("{call} mostly runs without waiting and would take as long in a ring"));
             }
-            None => rest.push(format!("{call} runs and does not wait: it takes as long in a ring")),
+            None => rest.push(format!("{call} runs without waiting and would take as long in a ring")),
         }
     }
     let mut sentences = Vec::new();
     if !gain.is_empty() {
         sentences.push(format!(
-            "io_uring would help with {}: the thread can continue, or keep several requests in flight",
+            "io_uring would help with {}: the thread could continue, or keep several requests in flight",
             list(&gain)
         ));
     } else if wall_ns > 0 {
-        sentences.push("io_uring would help little".to_owned());
+        sentences.push("io_uring would not help much".to_owned());
     }
     sentences.extend(rest);
     (!sentences.is_empty()).then(|| sentences.join("; "))
@@ -221,15 +225,16 @@ mod tests {
         ]);
         assert_eq!(
             answer(&t).unwrap(),
-            "no asynchronous I/O; time of its threads: 50 % in pread(2) (1.00 k calls, 500 µs each), 20 % in recvfrom(2), 10 % in write(2) and \
+            "no asynchronous I/O; thread time: 50 % in pread(2) (1.00 k calls, 500 µs each), 20 % in recvfrom(2), 10 % in write(2) and \
              20 % in user mode"
         );
         assert_eq!(
             advice(&t).unwrap(),
-            "io_uring would help with pread(2), which waits for its own direct I/O: the thread can continue, or keep several requests in flight; \
-             recvfrom(2) waits for a peer: a ring saves calls, not the wait; write(2) runs and does not wait: it takes as long in a ring"
+            "io_uring would help with pread(2), which waits for its own direct I/O: the thread could continue, or keep several requests in flight; \
+             recvfrom(2) waits for a peer: a ring would save system calls, but not the wait; write(2) runs without waiting and would \
+             take as long in a ring"
         );
         let cached = traced(&[(ThreadState::Running, Some("pread64"), None, 900_000_000)]);
-        assert!(advice(&cached).unwrap().starts_with("io_uring would help little; pread(2) runs"));
+        assert!(advice(&cached).unwrap().starts_with("io_uring would not help much; pread(2) runs"));
     }
 }

@@ -15,12 +15,13 @@ const LATE_NS: f64 = 50_000.0;
 
 pub const REAPED_ELSEWHERE: Rule = Rule {
     code: "reaped_elsewhere",
-    about: "the task work of threads that do not wait for this ring themselves posted 5 % of a ring's traced completions, and 50, and did \
-            so 20 times or more (a warning if their delivery took 50 µs on average, and twice as long as the delivery of others)",
+    about: "the task work of threads that do not wait for the ring themselves posted at least 5 % (and at least 50) of the ring's traced \
+            completions, and the waiting threads waited at least 20 times (a warning if the delivery of these completions took at least 50 µs on \
+            average, and at least twice as long as the delivery of the others)",
     rests_on: RestsOn::Followed,
-    advice: "let the waiting thread submit as well (hand it the requests), or give each submitting thread its own ring and let it \
-             wait there; with sqpoll a kernel thread submits and posts for all waiters. defer_taskrun requires one thread for both, and \
-             refuses a second",
+    advice: "submit from the waiting thread (hand over the requests), or give each submitting thread its own ring and wait there; or use sqpoll, \
+             with which a kernel thread submits and posts for all waiters. defer_taskrun requires the same thread for both, and rejects a second \
+             thread",
     checks: &[Check::Ring(reaped_elsewhere)],
     ..RULE
 };
@@ -63,14 +64,14 @@ fn reaped_elsewhere(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let mean = |ns: Option<f64>| ns.map(span);
     let took = match (mean(detour.delivery_ns), mean(detour.others_delivery_ns)) {
         (Some(these), Some(others)) => {
-            format!(". Their delivery took {these} on average, and {others} if the submitter waits itself")
+            format!(". Their delivery took {these} on average, compared with {others} if the submitter waits itself")
         }
         (Some(these), None) => format!(". Their delivery took {these} on average"),
         (None, _) => String::new(),
     };
     let text = format!(
-        "{} of completions are of requests submitted by {} and awaited in io_uring_enter by {}. The kernel posts them in the submitting \
-         thread, when it next enters or leaves the kernel{took}. Delivered by {}",
+        "{} of completions belong to requests submitted by {} and awaited in io_uring_enter by {}. The kernel posts these completions in the \
+         submitting thread when that thread next enters or leaves the kernel{took}. Delivery paths: {}",
         percent(detour.share),
         list(&submitters),
         list(&waiters),
@@ -116,6 +117,6 @@ pub fn told(r: &RingRecord, followed: &Followed) -> Vec<String> {
     let mut items: Vec<String> = of.threads.iter().take(NAMED).map(thread).collect();
     let more = of.more + of.threads.len().saturating_sub(NAMED) as u64;
     items.extend((more > 0).then(|| format!("{more} more")));
-    items.extend(of.waiting.is_none().then(|| "none waits in io_uring_enter".to_owned()));
+    items.extend(of.waiting.is_none().then(|| "no thread waits in io_uring_enter".to_owned()));
     items
 }

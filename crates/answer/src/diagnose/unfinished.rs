@@ -15,12 +15,12 @@ const TOLD: usize = 3;
 
 pub const NEVER_COMPLETED: Rule = Rule {
     code: "never_completed",
-    about: "requests were in flight when the command ended, or, in no poll, for 10 s when tracing ended (then a warning); except those that only \
-            wait (timeouts, accepts …), single reads in a poll of an operation that had completions (a program that waits for its peers has one per \
-            descriptor), and multishot requests that have had completions",
+    about: "requests were in flight when the command exited, or had been in flight for at least 10 s outside of a poll when tracing ended (a \
+            warning). Requests that only wait (timeouts, accepts …) do not count, nor multishot requests that have had completions, nor single \
+            polled reads of an operation that had completions (a program that waits for its peers has one per descriptor)",
     matter: Matter::Data,
-    advice: "`cat /proc/PID/fdinfo/RING` and the kernel log show more: a device that does not respond, a lock that io-wq waits for; a linked \
-             timeout (IORING_OP_LINK_TIMEOUT) bounds these requests",
+    advice: "check `cat /proc/PID/fdinfo/RING` and the kernel log for a device that does not respond or a lock that io-wq waits for; limit the time \
+             of these requests with a linked timeout (IORING_OP_LINK_TIMEOUT)",
     checks: &[Check::Trace(never_completed)],
     ..RULE
 };
@@ -49,7 +49,7 @@ fn never_completed(t: &TraceRecord) -> Option<Finding> {
     let row = |o: &&OpenRecord| {
         let place = match o.course {
             Course::Poll => " in a poll",
-            Course::Block => " with the device",
+            Course::Block => " at the device",
             Course::Direct => "",
         };
         let file = match (&o.descriptor, &o.file) {
@@ -58,7 +58,7 @@ fn never_completed(t: &TraceRecord) -> Option<Finding> {
             (None, _) => String::new(),
         };
         format!(
-            "{} {}{place}, the oldest{file} for {} (user_data {})",
+            "{} {}{place}, the oldest{file} pending for {} (user_data {})",
             count(o.estimated as f64),
             o.opcode,
             span(o.oldest_ns as f64),
@@ -69,14 +69,14 @@ fn never_completed(t: &TraceRecord) -> Option<Finding> {
     if open.len() > TOLD {
         rows.push(format!("{} more", plural(open.len() - TOLD, "kind")));
     }
-    let when = if ended { "when the program ended" } else { "when tracing ended" };
+    let when = if ended { "when the program exited" } else { "when tracing ended" };
     let text = format!("{about}{} had no completion {when}: {}", plural(requests as usize, "request"), list(&rows));
     let evidence = [("requests", requests as f64), ("oldest_ns", oldest.oldest_ns as f64)];
     let severity = Severity::warning_if(open.iter().any(|o| hangs(o)));
     let mut f = Finding { ring: oldest.ring, ..NEVER_COMPLETED.finding(severity, text, &evidence) };
     if ended {
-        f.remedy = "wait for them, or cancel them (IORING_OP_ASYNC_CANCEL), before you close the ring: until the kernel has done so it \
-                    may still write to their buffers; `grep` the program's own log for the user_data"
+        f.remedy = "wait for these requests, or cancel them (IORING_OP_ASYNC_CANCEL), before you close the ring: the kernel may write to their \
+                    buffers until then; `grep` the program's own log for the user_data"
             .into();
     }
     Some(f)

@@ -18,7 +18,7 @@ const PUNTS: u64 = 50;
 
 pub const PUNTED: Rule = Rule {
     code: "punted",
-    about: "5 % of an opcode's requests, 50 or more, went to io-wq, each counted once; one finding per opcode and cause",
+    about: "at least 5 % (and at least 50) of an opcode's requests were punted to io-wq, each counted once; one finding per opcode and cause",
     rests_on: RestsOn::Requests,
     checks: &[Check::Each(punted_requests)],
     ..RULE
@@ -94,8 +94,8 @@ fn finding(o: &OpcodeRecord, punted: &Punted, severity: Severity, why: &str, rem
         false => String::new(),
     };
     let text = format!(
-        "{} of the {} requests ({}) went to io-wq{again} because {why}. A worker thread executes each instead of the thread that \
-         submitted it",
+        "{} of the {} requests ({}) were punted to io-wq{again} because {why}. An io-wq worker executes each of them instead of the submitting \
+         thread",
         percent(punted.share),
         o.opcode,
         count(punted.requests.round())
@@ -106,29 +106,28 @@ fn finding(o: &OpcodeRecord, punted: &Punted, severity: Severity, why: &str, rem
 
 fn asked(o: &OpcodeRecord) -> Option<Finding> {
     let punted = share(o.punted_asked, o)?;
-    let remedy = "without IOSQE_ASYNC the kernel first tries to issue the request in the submitting thread, and hands it to a \
-                  worker only if it would block";
-    let mut f = finding(o, &punted, Severity::Warning, "the program requested it (IOSQE_ASYNC)", remedy);
+    let remedy = "drop IOSQE_ASYNC: the kernel then first tries to issue the request in the submitting thread, and punts the request only if it \
+                  would block";
+    let mut f = finding(o, &punted, Severity::Warning, "the program requested this (IOSQE_ASYNC)", remedy);
     f.evidence.insert("asked".into(), 1.0);
     Some(f)
 }
 
 fn drained(o: &OpcodeRecord) -> Option<Finding> {
     let punted = share(o.punted_drained, o)?;
-    let why = "the ring was drained (IOSQE_IO_DRAIN): the kernel hands to workers the draining request and all requests that are \
-               submitted after it";
-    let remedy = "order only requests that need it: a link (IOSQE_IO_LINK), or a submission after the previous completion \
-                  was reaped, does not affect other requests";
+    let why = "the ring was drained (IOSQE_IO_DRAIN): the kernel punts the draining request and all requests submitted after it";
+    let remedy = "order only the requests that need an order: link them (IOSQE_IO_LINK), or submit one after you have reaped the previous \
+                  completion; neither affects other requests";
     let mut f = finding(o, &punted, Severity::Warning, why, remedy);
     f.evidence.insert("drained".into(), 1.0);
     Some(f)
 }
 
-const NOTHING_HELPS: &str = "no setting makes it run without a worker; if the workers disturb other threads, \
-                             IORING_REGISTER_IOWQ_MAX_WORKERS limits and IORING_REGISTER_IOWQ_AFF places them";
+const NOTHING_HELPS: &str = "if the workers disturb other threads, limit the workers with IORING_REGISTER_IOWQ_MAX_WORKERS and place them with \
+                             IORING_REGISTER_IOWQ_AFF; no setting makes this operation run without a worker";
 
 /// Operations that always go to a worker although their own system call does not block.
-const DIRECT: [(&str, &str); 1] = [("shutdown", "call shutdown(2) in the thread: it does not block")];
+const DIRECT: [(&str, &str); 1] = [("shutdown", "call shutdown(2) in the thread, where it does not block")];
 
 fn would_block(t: &TraceRecord, o: &OpcodeRecord) -> Option<Finding> {
     let punted = share(o.punted_would_block, o)?;
@@ -138,9 +137,7 @@ fn would_block(t: &TraceRecord, o: &OpcodeRecord) -> Option<Finding> {
     let file = t.total.files.iter().find(is_meant).filter(|_| reads || writes);
     let direct = DIRECT.iter().find(|(opcode, _)| *opcode == o.opcode);
     let (severity, why, remedy) = match (o.opcode.as_str(), direct) {
-        (_, Some((_, remedy))) => {
-            (Severity::Warning, "the kernel always hands this operation to a worker", (*remedy).into())
-        }
+        (_, Some((_, remedy))) => (Severity::Warning, "the kernel always punts this operation", (*remedy).into()),
         _ if file.is_some_and(|f| f.kind == Kind::BlockDevice) => {
             (Severity::Warning, "they could not complete without blocking", of_device(file?))
         }
@@ -152,14 +149,11 @@ fn would_block(t: &TraceRecord, o: &OpcodeRecord) -> Option<Finding> {
         ),
         (op, _) if is(op, SOCKET) => (
             Severity::Warning,
-            "they would have blocked and could not be polled",
-            "use sockets for these requests: if a file can be polled, the kernel waits for readiness without a worker"
-                .into(),
+            "they would have blocked and their files could not be polled",
+            "use sockets for these requests: the kernel waits for a pollable file without a worker".into(),
         ),
-        (op, _) if is(op, WORKER) => {
-            (Severity::Note, "the kernel always hands this operation to a worker", of_worker(t, o))
-        }
-        _ => (Severity::Note, "this operation runs only where it may block", of_worker(t, o)),
+        (op, _) if is(op, WORKER) => (Severity::Note, "the kernel always punts this operation", of_worker(t, o)),
+        _ => (Severity::Note, "this operation runs only in a thread that may block", of_worker(t, o)),
     };
     let remedy = if writes && wait_for_durability(t) { DURABLE.into() } else { remedy };
     let mut f = finding(o, &punted, severity, why, &remedy);
@@ -179,13 +173,13 @@ fn of_worker(t: &TraceRecord, o: &OpcodeRecord) -> String {
     let bytes: u64 = written().map(|w| w.bytes).sum();
     match is(&o.opcode, SYNCS) {
         true if bytes > 0 && bytes / o.outcomes().max(1) < PER_SYNC => format!(
-            "one sync covers all earlier writes of the file, and here only {} were written per sync: collect several writes before one fsync \
-             (group commit); or set RWF_DSYNC on the write, which needs no second request",
+            "collect several writes before one fsync (group commit), since one fsync covers all earlier writes of the file and here covered only {}; \
+             or set RWF_DSYNC on the write, which needs no second request",
             words_bytes(bytes / o.outcomes().max(1))
         ),
         true => String::new(),
         false if mean < SHORT_NS => format!(
-            "these took {} each on average and did not block: the system call in the thread costs less than the hand-over; or submit several \
+            "make the system call in the thread, which costs less than a punt (these requests took {} each on average); or submit several requests \
              together",
             span(mean)
         ),
@@ -193,8 +187,8 @@ fn of_worker(t: &TraceRecord, o: &OpcodeRecord) -> String {
     }
 }
 
-const DURABLE: &str = "each write waits until its data is on the disk (O_SYNC or O_DSYNC on the file, or RWF_SYNC or RWF_DSYNC on the write): write \
-                       without it, and submit one IORING_OP_FSYNC for several writes if durability permits";
+const DURABLE: &str = "write without O_SYNC, O_DSYNC, RWF_SYNC and RWF_DSYNC, with which each write waits until its data is on the disk, and submit \
+                       one IORING_OP_FSYNC for several writes if durability permits";
 
 /// Worker time outside of idle waits, for matching reasons.
 fn worker_ns(t: &TraceRecord, is_meant: impl Fn(&Reason) -> bool) -> u64 {
@@ -230,39 +224,40 @@ fn of_reads(t: &TraceRecord) -> &'static str {
     }
 }
 
-const BEHIND_WRITEBACK: &str = "the workers wait for the writeback of dirty pages: the file is also written through the page cache, and an O_DIRECT read first \
-                                writes back the dirty pages of its range. Open the file with O_DIRECT in the writer too, or read it through the page cache";
+const BEHIND_WRITEBACK: &str = "open the file with O_DIRECT in the writer too, or read the file through the page cache. The workers wait for the \
+                                writeback of dirty pages: the file is also written through the page cache, and an O_DIRECT read first writes back \
+                                the dirty pages in its range";
 
-const OF_READS: &str = "a read blocks on metadata that is not in memory, on a full request queue, and on a file system without NOWAIT support: keep \
-                     fewer requests in flight than the device's nr_requests, and read preallocated files with O_DIRECT";
+const OF_READS: &str = "keep fewer requests in flight than the device's nr_requests, and read preallocated files with O_DIRECT: a read blocks if \
+                     metadata is not in memory, if the request queue is full, or if the file system does not support NOWAIT";
 
 /// Depends on the driver: md, brd and zram accept requests only from a context that may block.
 fn of_device(f: &FileRecord) -> String {
     let device = f.path.as_deref().or(f.queue_device.as_deref()).unwrap_or("the device");
     format!(
-        "the driver of {device} has no NOWAIT support, or its request queue is full (nr_requests): without NOWAIT each request goes to a \
-         worker, and a plain pread(2) or pwrite(2) costs less; limit the workers with IORING_REGISTER_IOWQ_MAX_WORKERS and place them with \
+        "use plain pread(2) or pwrite(2), which cost less than a punt: the driver of {device} does not support NOWAIT, so each request is punted, or \
+         its request queue is full (nr_requests); or limit the workers with IORING_REGISTER_IOWQ_MAX_WORKERS and place them with \
          IORING_REGISTER_IOWQ_AFF"
     )
 }
 
 /// The file system determines which writes block.
 fn of_filesystem(name: Option<&str>) -> String {
-    let direct = "an O_DIRECT write does if it extends the file or allocates blocks: fallocate(2) the space (Linux 6.12 and later), or overwrite \
+    let direct = "so is an O_DIRECT write that extends the file or allocates blocks: fallocate(2) the space (Linux 6.12 and later), or overwrite \
                   blocks that were written before";
     match name {
-        Some("ext4") => format!("on ext4 each buffered write goes to a worker, and {direct}"),
-        Some("xfs") => format!("on XFS a buffered write goes to a worker only if it waits for memory, a lock or an allocation; {direct}"),
+        Some("ext4") => format!("on ext4 each buffered write is punted, and {direct}"),
+        Some("xfs") => format!("on XFS a buffered write is punted only if it waits for memory, a lock or an allocation, and {direct}"),
         Some("btrfs") => {
-            "on btrfs a write goes to a worker unless it is to a file without copy-on-write (chattr +C) whose blocks are allocated; fallocate(2) \
-             them first"
+            "on btrfs each write is punted except to allocated blocks of a file without copy-on-write (chattr +C): set +C, and fallocate(2) the \
+             blocks first"
                 .into()
         }
         Some(fs @ ("overlay" | "nfs" | "fuse" | "9p" | "ext3" | "ext2" | "vfat" | "f2fs")) => {
-            format!("{fs} hands each buffered write to a worker; {direct}")
+            format!("on {fs} each buffered write is punted, and {direct}")
         }
-        Some(fs) => format!("on {fs} a write goes to a worker if it waits for memory, a lock or an allocation; {direct}"),
-        None => format!("some file systems, such as ext4, complete no buffered write without blocking; {direct}"),
+        Some(fs) => format!("on {fs} a write is punted if it waits for memory, a lock or an allocation, and {direct}"),
+        None => format!("on some file systems, such as ext4, each buffered write is punted, and {direct}"),
     }
 }
 
@@ -271,12 +266,12 @@ const QUEUED: f64 = 0.1;
 
 pub const IOWQ_QUEUE: Rule = Rule {
     code: "iowq_queue",
-    about: "requests spent 10 % of all latency in io-wq's queue, half of those handed to io-wq were writes of files, and two or more were in flight; \
-            or the program limits the workers, and two or more requests per worker were in flight; or requests, none of them a write of a file, spent half \
-            of all latency there, and four more than workers were in flight",
+    about: "requests spent at least 10 % of all latency in the io-wq queue, at least half of the punted requests were file writes, and two or more \
+            were in flight; or the program limits the workers, and two or more requests per worker were in flight; or requests (none of them a file \
+            write) spent at least half of all latency in the queue, and at least four more requests than workers were in flight",
     rests_on: RestsOn::Requests,
-    advice: "more writes in flight to the same file only wait: write more bytes per request, spread the writes over several files, or use O_DIRECT \
-             on space that was written before",
+    advice: "write more bytes per request, spread the writes over several files, or use O_DIRECT on blocks that were written before: additional \
+             in-flight writes to the same file only wait",
     checks: &[Check::Trace(queued)],
     ..RULE
 };
@@ -316,7 +311,7 @@ fn limited(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "requests spent {} of their latency in io-wq's queue: at most {} at one time, the limit that the program set \
+        "requests spent {} of their latency in the io-wq queue: at most {} ran at a time, the limit that the program set \
          (IORING_REGISTER_IOWQ_MAX_WORKERS), for {} requests in flight on average",
         percent(bound.share),
         plural(most as usize, "worker"),
@@ -324,8 +319,8 @@ fn limited(t: &TraceRecord) -> Option<Finding> {
     );
     let evidence = [("share", bound.share), ("punted", punted as f64), ("in_flight", in_flight)];
     let f = IOWQ_QUEUE.finding_from(punted, Severity::Warning, text, &evidence);
-    let remedy = "raise the limit of IORING_REGISTER_IOWQ_MAX_WORKERS (bounded: files; unbounded: sockets and the rest) to the number of requests that \
-                  may block at one time";
+    let remedy = "raise the limit of IORING_REGISTER_IOWQ_MAX_WORKERS (bounded work: files; unbounded work: sockets and the rest) to the number of \
+                  requests that may block at the same time";
     Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
 }
 
@@ -354,16 +349,16 @@ fn too_few(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "requests spent {} of their latency in io-wq's queue: {} at one time, for {} requests in flight on average. All of them block, and io-wq \
-         could not create another",
+        "requests spent {} of their latency in the io-wq queue: at most {} at a time, for {} requests in flight on average. All workers were \
+         blocked, and io-wq could not create another",
         percent(bound.share),
         plural(most as usize, "worker"),
         three_digits(in_flight)
     );
     let evidence = [("share", bound.share), ("punted", punted as f64), ("in_flight", in_flight)];
     let f = IOWQ_QUEUE.finding_from(punted, Severity::Warning, text, &evidence);
-    let remedy = "raise pids.max of the cgroup (containers: --pids-limit; services: TasksMax=) and RLIMIT_NPROC: each worker is a thread; or keep requests that \
-                  block out of io-wq (sockets and pipes without IOSQE_ASYNC)";
+    let remedy = "raise pids.max of the cgroup (containers: --pids-limit; services: TasksMax=) and RLIMIT_NPROC: each worker is a thread; or keep \
+                  blocking requests out of io-wq (submit requests on sockets and pipes without IOSQE_ASYNC)";
     Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
 }
 
@@ -374,10 +369,10 @@ fn queued(t: &TraceRecord) -> Option<Finding> {
     let Some(bound) = in_queue(t) else { return limited(t).or_else(|| too_few(t)) };
     let punted: u64 = t.total.opcodes.iter().map(handed).sum();
     let durable = wait_for_durability(t);
-    let why = if durable { "each write keeps its worker until its data is on the disk, and " } else { "" };
+    let why = if durable { "each write occupies its worker until its data is on the disk, and " } else { "" };
     let text = format!(
-        "requests spent {} of their latency in io-wq's queue: {why}io-wq runs the writes of one file one at a time, unless the file has O_DIRECT \
-         and its file system writes in parallel",
+        "requests spent {} of their latency in the io-wq queue: {why}io-wq runs the writes of a file one at a time, unless they use O_DIRECT and the \
+         file system supports parallel writes",
         percent(bound.share)
     );
     let evidence = [("share", bound.share), ("punted", punted as f64)];
@@ -397,7 +392,8 @@ const FAR_TOO_MANY_PER_CPU: u64 = 32;
 
 pub const IOWQ_FANOUT: Rule = Rule {
     code: "iowq_fanout",
-    about: "two workers per CPU at one time, and at least eight, unless they waited longer for storage than for CPUs and locks (32 per CPU: in any case)",
+    about: "at least two workers per CPU at a time (and at least eight), unless the workers waited longer for storage than for CPUs and locks (32 or \
+            more per CPU always count)",
     rests_on: RestsOn::Requests,
     checks: &[Check::Trace(fanout)],
     ..RULE
@@ -418,12 +414,12 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
         return None;
     }
     let others = match t.total.iowq.workers {
-        all if all > most => format!(", {all} different ones in all"),
+        all if all > most => format!(" ({all} different workers in total)"),
         _ => String::new(),
     };
     let text = format!(
-        "{most} io-wq workers at one time on {cpus} CPUs{others}. They contend for the CPUs, for locks of the file and with the \
-         threads that submit"
+        "up to {most} io-wq workers at a time on {cpus} CPUs{others}. The workers compete with one another and with the submitting threads for the \
+         CPUs, and for the file's locks"
     );
     let why = punted_requests(t).into_iter().map(|f| f.remedy).find(|remedy| !remedy.is_empty());
     let keep_out = why.map(|why| format!("keep the requests out of io-wq: {why}; or ")).unwrap_or_default();

@@ -6,7 +6,7 @@ use super::*;
 fn what_has_no_completion_is_told_at_a_commands_end_and_where_a_device_hangs() {
     let f = only(&never_completed(), "never_completed");
     assert!(
-        !f.warns() && f.text.contains("20 requests had no completion when the program ended: 20 recv in a poll"),
+        !f.warns() && f.text.contains("20 requests had no completion when the program exited: 20 recv in a poll"),
         "{f:?}"
     );
     let running = |open: OpenRecord| {
@@ -18,10 +18,13 @@ fn what_has_no_completion_is_told_at_a_commands_end_and_where_a_device_hangs() {
     assert_eq!(running(open("read", Course::Poll, 20, 60_000_000_000)), [], "it waits for somebody");
     assert_eq!(running(open("read", Course::Block, 3, 2_000_000)), [], "they are under way");
     let [f] = &running(open("write", Course::Block, 3, 12_000_000_000))[..] else { panic!("one finding") };
-    assert!(f.warns() && f.text.contains("with the device, the oldest on fd 7 for 12.0 s (user_data 0x2a)"), "{f:?}");
+    assert!(
+        f.warns() && f.text.contains("at the device, the oldest on fd 7 pending for 12.0 s (user_data 0x2a)"),
+        "{f:?}"
+    );
     let named = OpenRecord { file: Some("/data/x".into()), ..open("write", Course::Block, 3, 12_000_000_000) };
     let [f] = &running(named)[..] else { panic!("one finding") };
-    assert!(f.text.contains("3 write with the device, the oldest on fd 7 (/data/x) for 12.0 s"), "{f:?}");
+    assert!(f.text.contains("3 write at the device, the oldest on fd 7 (/data/x) pending for 12.0 s"), "{f:?}");
     // Receives that wait for the next message, as earlier ones did.
     let mut t = never_completed();
     t.total.open = vec![open("read", Course::Poll, 20, 30_000_000)];
@@ -41,7 +44,11 @@ fn completions_are_unreaped_if_a_tenth_stays_without_a_waiter() {
         "{}",
         f.text
     );
-    assert!(f.text.contains("Up to 96 waited there at a time, of 128 entries. Basis: 300 traced"), "{}", f.text);
+    assert!(
+        f.text.contains("The queue held up to 96 completions at a time and has 128 entries. Basis: 300 traced"),
+        "{}",
+        f.text
+    );
     assert_eq!((f.warns(), f.evidence["left_p50_ns"]), (false, 4e6));
     let with = |change: fn(&mut Reaping)| {
         let mut t = left_lying();
@@ -62,18 +69,20 @@ fn completions_are_unreaped_if_a_tenth_stays_without_a_waiter() {
     (r.completions, r.estimated, r.unreaped, r.unreaped_estimated) = (0, 0, 64, 64);
     (r.left_ns, r.unreaped_at_least_ns) = (Delay::default(), Some(700_000_000));
     let f = only(&t, "left_lying");
-    assert!(f.warns() && f.text.contains("100 %") && f.text.contains("the longest of all at least 700 ms"), "{f:?}");
+    assert!(f.warns() && f.text.contains("100 %") && f.text.contains("the longest at least 700 ms"), "{f:?}");
 }
 
 #[test]
 fn punts_are_reported_by_opcode_and_cause() {
     let said = findings(&punted());
     assert!(
-        said[0].text.starts_with("100 % of the read requests (80.0 k) went to io-wq because the program requested it")
+        said[0]
+            .text
+            .starts_with("100 % of the read requests (80.0 k) were punted to io-wq because the program requested this")
     );
     assert!(said[0].warns() && said[0].evidence["asked"] == 1.0);
     assert!(said[1].text.starts_with(
-        "100 % of the fsync requests (900) went to io-wq because the kernel always hands this operation to a worker"
+        "100 % of the fsync requests (900) were punted to io-wq because the kernel always punts this operation"
     ));
     assert!(!said[1].warns() && said[1].evidence["would_block"] == 1.0);
     assert_eq!(said.len(), 2);
@@ -90,10 +99,16 @@ fn a_request_that_is_handed_over_twice_went_once() {
         (f.text.split(" because").next().unwrap().to_owned(), f.evidence["punted"])
     };
     let twice = of(80_000, Some([40_000.0; 3]));
-    assert_eq!(twice, ("50 % of the read requests (40.0 k) went to io-wq, 80.0 k times in total,".into(), 40_000.0));
+    assert_eq!(
+        twice,
+        ("50 % of the read requests (40.0 k) were punted to io-wq, 80.0 k times in total,".into(), 40_000.0)
+    );
     // Only the upper bound is known: at most all requests were punted.
     let more = of(160_000, None);
-    assert_eq!(more, ("100 % of the read requests (80.0 k) went to io-wq, 160 k times in total,".into(), 80_000.0));
+    assert_eq!(
+        more,
+        ("100 % of the read requests (80.0 k) were punted to io-wq, 160 k times in total,".into(), 80_000.0)
+    );
     // If the estimate's interval includes the counted number, it does not replace the count.
     assert_eq!(of(8_000, Some([7_500.0, 6_000.0, 9_000.0])).1, 8_000.0);
     assert_eq!(of(8_000, Some([4_000.0, 3_000.0, 5_000.0])).1, 4_000.0);
@@ -117,7 +132,7 @@ fn the_place_where_the_order_was_lost_is_named() {
         "{}",
         f.text
     );
-    assert!(f.remedy.contains("in the file system, a kernel worker"), "{}", f.remedy);
+    assert!(f.remedy.contains("in the file system, direct writes"), "{}", f.remedy);
     let of = |inversions, max_displacement, device| {
         let mut t = clean();
         let order = t.total.order.as_mut().unwrap();
@@ -138,7 +153,7 @@ fn the_place_where_the_order_was_lost_is_named() {
     assert_eq!(codes(&of(74_200, 63, 74_200)), Vec::<String>::new());
     let f = only(&of(78_700, 63, 0), "reordered");
     assert!(
-        f.text.contains("The order was lost in: a place that was not traced. Basis: 80.0 k traced completions"),
+        f.text.contains("The order was lost in: an untraced stage. Basis: 80.0 k traced completions"),
         "{}",
         f.text
     );
@@ -149,9 +164,9 @@ fn the_order_of_delivery_is_explained_by_the_ring_and_the_kernel() {
     let f = only(&delivered_out_of_order(), "delivered_out_of_order");
     assert_eq!(
         f.text,
-        "44 % of the completions with a known ready time were posted before one that was ready earlier, by up to 8 positions. \
+        "44 % of the completions with a known ready time were posted before a completion that was ready earlier, by up to 8 positions. \
          The order was lost in task work. Each thread posts its own submissions when it next enters the kernel, even if \
-         others were ready before. Basis: 80.0 k traced completions"
+         other threads' requests were ready earlier. Basis: 80.0 k traced completions"
     );
     assert!(f.remedy.starts_with("let one thread submit"), "{}", f.remedy);
     assert_eq!((f.evidence["inversions_per_completion"], f.evidence["max_displacement"]), (0.4375, 8.0));
@@ -161,12 +176,15 @@ fn the_order_of_delivery_is_explained_by_the_ring_and_the_kernel() {
         only(&t, "delivered_out_of_order").text.rsplit_once("lost in ").unwrap().1.to_owned()
     };
     let old = because(&|t| t.total.host.kernel = "6.1.0-50-amd64".into());
-    assert!(old.starts_with("task work. This kernel runs the task work last that was queued first. Basis: "), "{old}");
+    assert!(
+        old.starts_with("task work. This kernel runs task work in reverse order, the item queued last first. Basis: "),
+        "{old}"
+    );
     let writes = because(&|t| {
         let by = &mut t.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().by;
         (by.file_system, by.task_work) = (Some(35_000), 0);
     });
-    assert!(writes.starts_with("the file system. A kernel worker"), "{writes}");
+    assert!(writes.starts_with("the file system. Direct writes are finished by a kernel worker"), "{writes}");
     let done_at_once = because(&|t| {
         t.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().by.inline = Some(30_000);
     });

@@ -246,6 +246,6 @@ fn many_rings_make_one_finding() {
     }
     let f = only(&t, "cq_overflow");
     assert!(f.text.starts_with("ring 0 of fio (1234): 4.00 k completions (5 %) found"), "{}", f.text);
-    assert!(f.text.ends_with("It applies to 3 of 4 rings, and most to this one"), "{}", f.text);
+    assert!(f.text.ends_with("The finding applies to 3 of 4 rings; this ring is affected most"), "{}", f.text);
     assert_eq!((f.ring, f.evidence["rings"]), (Some(0), 3.0));
 }

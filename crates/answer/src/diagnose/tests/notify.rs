@@ -9,7 +9,11 @@ fn the_thread_on_the_cpu_is_named_and_a_free_cpu_gives_no_finding() {
         (f.warns(), f.ring, f.evidence["share_of_delivery"], f.evidence["p99_ns"]),
         (true, Some(0), 0.75, 4.1e6)
     );
-    assert!(f.text.contains("that CPU ran postgres (99) 90 % and unknown 10 %. Basis: 80.0 k traced"), "{}", f.text);
+    assert!(
+        f.text.contains("The CPU was running postgres (99) 90 % and unknown 10 %. Basis: 80.0 k traced"),
+        "{}",
+        f.text
+    );
     let with = |change: fn(&mut Runnable)| {
         let mut t = waiting_for_cpu();
         change(t.rings[0].stages.as_mut().unwrap().runnable.as_mut().unwrap());
@@ -31,13 +35,13 @@ fn who_waits_for_whose_completions_is_named() {
     assert_eq!((f.warns(), f.ring, f.evidence["waits"]), (true, Some(0), 60_000.0));
     assert!(
         f.text.starts_with(
-            "100 % of completions are of requests submitted by ib_writer (1235) and awaited in io_uring_enter by \
+            "100 % of completions belong to requests submitted by ib_writer (1235) and awaited in io_uring_enter by \
              ib_reaper (1236). "
         ),
         "{}",
         f.text
     );
-    assert!(f.text.contains("took 900 µs on average. Delivered by syscall_exit (futex) 100 %"), "{}", f.text);
+    assert!(f.text.contains("took 900 µs on average. Delivery paths: syscall_exit (futex) 100 %"), "{}", f.text);
     let with = |change: fn(&mut RingRecord)| {
         let mut t = reaped_elsewhere();
         change(&mut t.rings[0]);
@@ -74,12 +78,14 @@ fn the_tick_is_explained_by_the_flags_and_the_right_cpu_is_named() {
     let f = only(&stranded(), "stranded");
     assert_eq!(
         f.text,
-        "98 % of completions waited for the timer tick (2.00 ms after they were ready, at the median). With COOP_TASKRUN the \
+        "98 % of completions waited for the timer tick (median 2.00 ms after ready). With COOP_TASKRUN the \
          kernel sends no interrupt for them, and the thread makes no system call while it polls the CQ ring. Their task work \
          waits for the next kernel entry, which is the tick. Basis: 500 completions"
     );
     assert!(f.remedy.starts_with("set `taskrun_flag`"));
-    assert!(f.remedy.ends_with("or run the thread on CPU 1, where each interrupt of nvme0q2 would deliver them"));
+    assert!(
+        f.remedy.ends_with("or run the thread on CPU 1, where the interrupts of nvme0q2 would deliver the completions")
+    );
     assert_eq!((f.evidence["delay_p50_ns"], f.evidence["interrupt_cpu"], f.ring), (2e6, 1.0, Some(0)));
     // The tick delivers completions shortly after they become ready, so none waited for it.
     let mut soon = stranded();
@@ -115,9 +121,11 @@ fn the_right_core_is_where_the_drive_interrupts() {
         "{}",
         f.text
     );
-    assert!(f.text.contains(
-        "nvme0q2 (36), and were posted on CPU 0, where the thread runs. CPU 1 had to notify CPU 0 0.988 times"
-    ));
+    assert!(
+        f.text.contains(
+            "nvme0q2 (36), and were posted on CPU 0, where the thread runs. CPU 1 notified CPU 0 0.988 times"
+        )
+    );
     assert!(f.remedy.starts_with("run the thread on CPU 1 (`taskset -c 1`)"));
     // In batches, one cross-CPU interrupt covers many completions.
     let mut batches = wrong_core();
@@ -153,10 +161,10 @@ fn the_right_core_is_where_the_drive_interrupts() {
 fn threads_that_need_more_than_one_cpu_are_not_sent_to_one() {
     let mut t = wrong_core();
     let alone = only(&t, "wrong_core");
-    assert!(alone.remedy.contains("`taskset -c 1`") && alone.text.contains("where the thread runs. CPU 1 had"));
+    assert!(alone.remedy.contains("`taskset -c 1`") && alone.text.contains("where the thread runs. CPU 1 notified"));
     t.total.cpu_pairs[0].threads = Some(4);
     let f = only(&t, "wrong_core");
-    assert!(f.text.contains("posted on CPU 0, where the 4 threads that submit run. CPU 1 had"), "{}", f.text);
+    assert!(f.text.contains("posted on CPU 0, where the 4 threads that submit run. CPU 1 notified"), "{}", f.text);
     assert!(f.remedy.starts_with("give the device an interrupt on each CPU") && !f.remedy.contains("taskset"));
     assert_eq!(f.evidence["threads"], 4.0);
     let mut stranded = stranded();

@@ -6,12 +6,16 @@ use super::*;
 fn a_bad_buffer_is_identified_by_its_index_or_address() {
     let f = only(&bad_buffers(), "bad_buffers");
     assert!(f.text.contains("5 of read_fixed (the first traced one has user_data 0x2a) and 3 of read"), "{}", f.text);
-    assert!(f.remedy.contains("its index is wrong") && f.remedy.contains("not mapped"), "{}", f.remedy);
+    assert!(
+        f.remedy.contains("check the index of the registered buffer") && f.remedy.contains("never mapped"),
+        "{}",
+        f.remedy
+    );
     assert_eq!((f.evidence["efault"], f.evidence["of_fixed_opcodes"], f.ring), (8.0, 5.0, Some(0)));
     let mut t = bad_buffers();
     t.total.opcodes.truncate(2);
     let plain = only(&t, "bad_buffers").remedy;
-    assert!(!plain.contains("index") && plain.contains("not mapped"), "{plain}");
+    assert!(!plain.contains("index") && plain.contains("never mapped"), "{plain}");
     // No other finding covers this many failures.
     let mut many = bad_buffers();
     many.total.opcodes.iter_mut().for_each(|o| o.errnos.iter_mut().for_each(|e| e.count = 4_000));
@@ -41,7 +45,11 @@ fn a_share_of_failures_is_of_what_has_an_outcome() {
 #[test]
 fn shared_memory_is_detected_by_its_first_two_reads() {
     let f = only(&overlapping_buffers(), "overlapping_buffers");
-    assert!(f.text.starts_with("3 reads wrote to memory") && f.text.contains("user_data 0x41 and 0x42"), "{}", f.text);
+    assert!(
+        f.text.starts_with("3 reads wrote to the same memory") && f.text.contains("user_data 0x41 and 0x42"),
+        "{}",
+        f.text
+    );
     assert!(!f.warns());
     let mut sampled = overlapping_buffers();
     sampled.total.followed.whole = 0;

@@ -113,7 +113,7 @@ fn shares_are_of_what_the_followed_ones_stand_for() {
         RunItems { items: 20, completions: 100, estimated: Some(10_000) },
     ];
     let f = only(&t, "capped_batch");
-    assert!(f.text.starts_with("98 % of completions were in task-work runs of exactly 20"), "{}", f.text);
+    assert!(f.text.starts_with("98 % of completions were posted by task-work runs of exactly 20 items"), "{}", f.text);
     assert_eq!(f.evidence["from_followed"], 300.0);
 }
 
@@ -136,7 +136,7 @@ fn a_ring_whose_thread_waits_with_nothing_in_flight_hangs() {
     let mut woken = with(3_500_000_000);
     woken.rings[0].opcodes[0].messages = 1;
     assert_eq!(codes(&woken), Vec::<String>::new(), "another ring may send a message");
-    assert!(f.text.starts_with("io_uring_enter(2) waited for 36 completions for 3.50 s"), "{}", f.text);
+    assert!(f.text.starts_with("io_uring_enter(2) had been waiting for 36 completions for 3.50 s"), "{}", f.text);
     assert!(f.remedy.contains("io_uring_get_sqe returns NULL"));
     assert_eq!(codes(&with(300_000_000)), Vec::<String>::new());
 }

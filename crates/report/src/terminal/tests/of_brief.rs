@@ -14,37 +14,36 @@ fn findings() -> Vec<Finding> {
     vec![
         warns(
             "bad_buffers",
-            "1.20 k requests (12 % of these opcodes' I/Os) ended with EFAULT: 1.10 k of read_fixed \
-             (the first traced one has user_data 0x7f3a1c002b40) and 100 of write. The kernel could not use their memory. Basis: 10.0 k \
+            "1.20 k requests (12 % of the I/Os with these opcodes) failed with EFAULT: 1.10 k of read_fixed \
+             (the first traced one has user_data 0x7f3a1c002b40) and 100 of write. The kernel could not access their memory. Basis: 10.0 k \
              completions",
-            "a request uses a registered buffer that is not registered: its index is wrong, its address and length are not within \
-             the buffer, or the buffer was unregistered or replaced (IORING_REGISTER_BUFFERS_UPDATE) before the request was \
-             issued; a request's memory is not mapped (never, or freed or moved while the request was in flight), or is not \
-             writable; keep buffers, iovecs and other arguments until the completion: search for the user_data in the program's \
-             own log",
+            "check the index of the registered buffer, and that address and length are within the buffer; and do not unregister \
+             or replace the buffer (IORING_REGISTER_BUFFERS_UPDATE) before the request is issued; keep buffers, iovecs and other \
+             arguments mapped until the completion: the memory of a request was never mapped, was freed or moved while the \
+             request was in flight, or is not writable; search the program's own log for the user_data",
         ),
         warns(
             "waiting_for_cpu",
-            "63 % of completions waited 50.0 µs or longer for a CPU that ran another thread, although their submitter was \
-             awake or woken (p50 2.10 ms, p99 4.00 ms, max 12.4 ms). This is 91 % of the delivery time. In these waits that CPU ran \
-             stress-ng-cpu (4243) 61 %, stress-ng-cpu (4244) 30 % and no thread, and had to wake up, 9 %. Basis: 80.0 k traced \
+            "63 % of completions waited 50.0 µs or longer for a CPU that was running another thread, although their submitter was \
+             runnable (p50 2.10 ms, p99 4.00 ms, max 12.4 ms). These waits are 91 % of the delivery time. The CPU was running \
+             stress-ng-cpu (4243) 61 %, stress-ng-cpu (4244) 30 % and no thread (idle, waking up) 9 %. Basis: 80.0 k traced \
              completions",
-            "keep a CPU free for it (`taskset` or a cpuset for the others), run no more busy threads than CPUs, or let it go \
-             first: SCHED_FIFO or SCHED_RR (`chrt`) or a lower nice value for the thread that waits for I/O, a higher one or \
-             SCHED_BATCH for those that compute",
+            "keep a CPU free for the submitter (`taskset` or a cpuset for other threads), run at most one busy thread per CPU, or \
+             prioritise the thread that waits for I/O: SCHED_FIFO, SCHED_RR (`chrt`) or a lower nice value; SCHED_BATCH or a \
+             higher one for computing threads",
         ),
         warns(
             "one_per_enter",
-            "94 % of the io_uring_enter calls submitted one request each, 48.2 k calls per second while the ring was in use, with \
+            "94 % of the io_uring_enter calls submitted only one request: 48.2 k calls per second while the ring was in use, with \
              15.8 requests in flight on average. Basis: 96.4 k traced completions",
-            "reap all available completions, prepare the next requests, and submit these with one io_uring_enter: they share the \
-             cost of the call, and the block layer and the driver receive them together",
+            "reap all available completions, prepare the next requests, and submit them with one io_uring_enter: they share the \
+             cost of the call, and the block layer and the driver receive them as one batch",
         ),
-        note("reordered", "12 % of completions overtook one that was submitted before them, by up to 9 positions", ""),
+        note("reordered", "12 % of completions overtook an earlier submission, by up to 9 positions", ""),
         note(
             "overlapping_buffers",
-            "3 reads wrote to memory to which another read in flight wrote too",
-            "give each its own",
+            "3 reads wrote to the same memory as another in-flight read",
+            "use a separate buffer for each in-flight read",
         ),
     ]
 }
