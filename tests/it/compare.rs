@@ -119,14 +119,14 @@ fn apart() -> End {
     let with = |begin: &str| -> Vec<&str> {
         reasons.iter().filter_map(Value::as_str).filter(|reason| reason.starts_with(begin)).collect()
     };
-    assert_eq!(with("measured separately, 1 run per side: ").len(), 1, "{reasons:?}");
+    assert_eq!(with("measured in separate runs, 1 run per side: ").len(), 1, "{reasons:?}");
     let loads = with("the loads differ: ");
     assert!(matches!(loads[..], [one] if one.contains("think_ns 0 against 1000")), "{reasons:?}");
     // Files have no histograms: the measurements' own quantiles are compared, which is reported.
     let files = "run.json:arm=default,depth=4 run.json:arm=slow,depth=4 --metric latency_p50 --json";
     let c = run(&mut compare(&place, files)).ok().json();
     assert_eq!((&c["paired"], &c["pairs"]), (&json!(true), &json!(repeats(&printed, "slow"))));
-    let own = |r: &&Value| r.as_str().is_some_and(|r| r.contains("by medians of the measurements' own quantiles"));
+    let own = |r: &&Value| r.as_str().is_some_and(|r| r.contains("by the medians of the measurements' own quantiles"));
     assert_eq!(c["reasons"].as_array().map(|all| all.iter().filter(own).count()), Some(1), "{c}");
     // A stored run and the same run as a file: all cells have a counterpart.
     let all = run(&mut compare(&place, "1 run.json --json")).ok();
@@ -237,7 +237,7 @@ fn refused() -> End {
         ),
         ("bare.json 1", "bare.json contains no iotrail schema, and neither a measurement nor a run; "),
         ("empty.json 1", "empty.json does not match its schema: "),
-        ("1 run.json --metric speed", "no metric is called 'speed': the metrics are iops, "),
+        ("1 run.json --metric speed", "unknown metric 'speed': the metrics are iops, "),
         ("1 run.json --fail-on worse", "invalid value 'worse' for '--fail-on <VERDICT>' "),
     ] {
         let ended = run(&mut compare(&place, args));

@@ -27,7 +27,7 @@ const STALLS: [(&str, &str, &str); 11] = [
     ("slow_request", "slow_request", "fifo"),
     ("blocked_submission", "blocked_submission", "handle_userfault"),
     ("waits_for_more", "waits_for_more", "more completions awaited"),
-    ("timeout_unread", "waits_for_more", "completions that cannot come"),
+    ("timeout_unread", "waits_for_more", "completions that cannot arrive"),
     ("late_wait", "late_timer", "stopped"),
     ("slow_worker", "slow_request", "shmem_fallocate"),
 ];

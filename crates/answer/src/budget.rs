@@ -72,19 +72,21 @@ pub fn parse(text: &str) -> Result<Vec<Limit>, String> {
         for (of, inner) in inner {
             let scope = match name.as_str() {
                 "opcode" => Scope::Opcode(of.clone()),
-                "ring" => {
-                    Scope::Ring(of.parse().map_err(|_| format!("[ring.{of}]: {of} is not the number of a ring"))?)
-                }
+                "ring" => Scope::Ring(of.parse().map_err(|_| format!("[ring.{of}]: {of} is not a ring number"))?),
                 "thread" => Scope::Thread(of.clone()),
                 "file" => Scope::File(of.clone()),
-                _ => return Err(format!("there is no section [{name}]: there are budget, opcode, ring, thread, file")),
+                _ => {
+                    return Err(format!(
+                        "unknown section [{name}]: the sections are budget, opcode, ring, thread and file"
+                    ));
+                }
             };
             let Value::Table(inner) = inner else { return Err(format!("{name}.{of} is not a section")) };
             section(&scope, inner, &mut limits)?;
         }
     }
     match limits.is_empty() {
-        true => Err("it has no limit".into()),
+        true => Err("no limit is set".into()),
         false => Ok(limits),
     }
 }
@@ -194,7 +196,7 @@ fn judged(limit: &Limit, figures: &[TraceFigure]) -> JudgedLimit {
         None if found.is_none() => {
             (BudgetOutcome::NotEvaluated, format!("this trace has no such metric{}", alike(limit, figures)))
         }
-        None => (BudgetOutcome::NotEvaluated, "it is unknown".to_owned()),
+        None => (BudgetOutcome::NotEvaluated, "its value is unknown".to_owned()),
         Some(value) => outcome(limit, value, ci95, &text_of),
     };
     JudgedLimit {
@@ -249,7 +251,7 @@ fn outcome(limit: &Limit, value: f64, ci95: Option<[f64; 2]>, text: &dyn Fn(f64)
         (least, most) if most.is_some_and(|most| above(hi, most)) || least.is_some_and(|least| above(least, lo)) => (
             BudgetOutcome::NotEvaluated,
             format!(
-                "{}{estimated}: the interval includes a limit; trace more of the program, or with --exact",
+                "{}{estimated}: the interval includes a limit; trace the program for longer, or trace it with --exact",
                 text(value)
             ),
         ),

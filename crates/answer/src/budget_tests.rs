@@ -33,9 +33,9 @@ fn a_budget_that_cannot_be_read_is_refused_with_the_limits_name() {
     assert!(why("[budget]\nerrors = \"few\"").starts_with("errors: 'few' is not a limit"));
     assert!(why("[budget]\nerrors = { at_most = 1, at_lest = 0 }").contains("unknown key at_lest"));
     assert!(why("[budget]\nerrors = { at_least = 2, at_most = 1 }").contains("at_least is above at_most"));
-    assert!(why("[rings.0]\nerrors = 0").contains("there is no section [rings]"));
-    assert!(why("[ring.x]\nerrors = 0").contains("x is not the number of a ring"));
-    assert!(why("").contains("it has no limit"));
+    assert!(why("[rings.0]\nerrors = 0").contains("unknown section [rings]"));
+    assert!(why("[ring.x]\nerrors = 0").contains("x is not a ring number"));
+    assert!(why("").contains("no limit is set"));
 }
 
 #[test]
@@ -58,7 +58,10 @@ fn a_broken_limit_reports_its_excess() {
 #[test]
 fn unknown_values_and_values_close_to_a_limit_are_not_evaluated() {
     let mut t = clean();
-    assert_eq!(one("syscalls_per_io = 1", &t), (BudgetOutcome::NotEvaluated, "syscalls_per_io: it is unknown".into()));
+    assert_eq!(
+        one("syscalls_per_io = 1", &t),
+        (BudgetOutcome::NotEvaluated, "syscalls_per_io: its value is unknown".into())
+    );
     assert!(one("delivered.ticks = 0", &t).1.contains("there are delivered.inline, "));
     t.total.per_io.syscalls = Some(1.0);
     t.total.per_io_intervals.insert("syscalls".into(), [0.9, 1.1]);

@@ -193,13 +193,13 @@ pub fn gap(gap: &StackGap) -> String {
             "{module} has no symbols: its functions are printed as offsets; compile it with -g and do not strip it, or install its debug symbols"
         ),
         StackGapCode::NoFramePointers => format!(
-            "{module} keeps no frame pointers: callers are missing; compile it with -fno-omit-frame-pointer (Rust: -C force-frame-pointers=yes)"
+            "{module} has no frame pointers: callers are missing; compile it with -fno-omit-frame-pointer (Rust: -C force-frame-pointers=yes)"
         ),
         StackGapCode::NoPerfMap => format!(
             "{module} generates code without a perf map file: run node with --perf-basic-prof --interpreted-frames-native-stack, java with \
              -XX:+PreserveFramePointer -XX:+DumpPerfMapAtExit, python with -X perf"
         ),
-        StackGapCode::Ended => format!("{module} ended before its memory map was read: its functions have no names"),
+        StackGapCode::Ended => format!("{module} exited before its memory map was read: its functions have no names"),
         StackGapCode::KernelThread => {
             "requests were submitted by kernel threads (SQPOLL), which have no call site".into()
         }

@@ -152,8 +152,8 @@ pub fn undecided(
         (c.p, c.smallest_visible, c.to_show_10_percent) = (None, None, None);
         let runs = plural(runs, "run");
         let why = format!(
-            "measured separately, {runs} per side: the difference between runs is not in the interval, and a verdict needs {RUNS} runs of \
-             each, or both as arms of one run"
+            "measured in separate runs, {runs} per side: the interval does not include the variation between runs, and a verdict needs {RUNS} runs \
+             per side, or both as arms of one run"
         );
         // If there is an interval, the reason why it is not decisive comes first.
         let at = if c.ci95.is_some() { 0 } else { c.reasons.len() };

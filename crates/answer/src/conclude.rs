@@ -84,10 +84,14 @@ fn of_part(part: &Part<'_>) -> Vec<String> {
 fn of_whole(run: &RunRecord) -> Vec<String> {
     let mut out = Vec::new();
     if let Some(found) = &run.corruption {
-        out.push(format!("{found}. The run ended there; the measurements before it are kept."));
+        out.push(format!("{found}. The run stopped there; the earlier measurements are kept."));
     }
     if run.done() < run.planned() {
-        out.push(format!("{} of {} measurements are done: the conclusions cover these.", run.done(), run.planned()));
+        out.push(format!(
+            "{} of {} measurements are complete: the conclusions cover only these.",
+            run.done(),
+            run.planned()
+        ));
     }
     for (reason, common, cells) in untestable(run) {
         let common = if common.is_empty() { String::new() } else { format!(" ({common})") };
@@ -101,12 +105,12 @@ fn of_whole(run: &RunRecord) -> Vec<String> {
 
 /// Other doubts are reported by the measurements' own warnings (`doubt.rs`).
 fn unwatched(run: &RunRecord) -> Option<String> {
-    let said = match run.measurements().filter(|m| m.probe.mode == "off").count() {
+    let (said, whose) = match run.measurements().filter(|m| m.probe.mode == "off").count() {
         0 => return None,
-        1 => "1 measurement was".into(),
-        n => format!("{n} measurements were"),
+        1 => ("1 measurement was".into(), "its"),
+        n => (format!("{n} measurements were"), "their"),
     };
-    Some(format!("{said} not traced: the delivery paths there are unknown."))
+    Some(format!("{said} not traced, so {whose} delivery paths are unknown."))
 }
 
 /// A saturated sender measures its own rate.
@@ -121,8 +125,8 @@ fn sender_bound(run: &RunRecord) -> Option<String> {
     }
     (bound > 0).then(|| {
         format!(
-            "In {bound} of {} the sender was at its limit ({}). Their requests per second are the sender's limit, and a lower \
-             bound of the server's; the server's CPU time per request is unaffected.",
+            "In {bound} of {} the sender was at its limit ({}). There, the requests per second show the sender's limit, which is a lower bound for \
+             the server; the server's CPU time per request is unaffected.",
             plural(all, "measurement"),
             list(&arms)
         )

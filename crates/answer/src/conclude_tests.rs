@@ -122,7 +122,10 @@ fn one_repeat_or_no_measurement_gives_no_conclusion() {
     let mut nothing = r;
     nothing.cells.iter_mut().for_each(|c| c.measurements.open().clear());
     nothing.comparisons.clear();
-    assert_eq!(conclude(&nothing)[0].sentences, ["0 of 2 measurements are done: the conclusions cover these."]);
+    assert_eq!(
+        conclude(&nothing)[0].sentences,
+        ["0 of 2 measurements are complete: the conclusions cover only these."]
+    );
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn untestable_and_untraced_cells_are_reported() {
         all[1].sentences[..2],
         [
             "Not testable here: 2 cells (depth 16): there is no such CPU.",
-            "1 measurement was not traced: the delivery paths there are unknown.",
+            "1 measurement was not traced, so its delivery paths are unknown.",
         ]
     );
 }

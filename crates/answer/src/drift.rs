@@ -63,7 +63,7 @@ fn outliers(run: &RunRecord) -> Option<Warning> {
         Warning::new(
             "outliers",
             format!("{} far from the others, and kept: {}", plural(found.len(), "repeat"), text.join("; ")),
-            "the median tolerates a few outliers; many show that other programs ran: repeat the run on an idle machine",
+            "the median tolerates a few outliers; many outliers indicate that other programs were running: repeat the run on an idle machine",
         )
     })
 }
@@ -119,7 +119,7 @@ fn drift(run: &RunRecord) -> Option<Warning> {
         .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
     let course = |change: f64| format!("{} by {}", if change < 0.0 { "fell" } else { "rose" }, percent(change.abs()));
     let worst =
-        if whole.len() > 1 { format!("; of {} it {}", named(run, most.0), course(most.1)) } else { String::new() };
+        if whole.len() > 1 { format!("; in {} it {}", named(run, most.0), course(most.1)) } else { String::new() };
     Some(Warning::new(
         "drift",
         format!(
@@ -127,7 +127,8 @@ fn drift(run: &RunRecord) -> Option<Warning> {
             course(change),
             chance(&levels)
         ),
-        "ratios are valid because arms share each block; absolute numbers are not. Find the cause (heat, a drive that fills, a cache, other programs), or let the machine settle first",
+        "ratios are valid because arms share each block; absolute numbers are not. Find the cause (heat, a filling drive, a cache, other programs), \
+         or let the machine settle first",
     ))
 }
 
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(
             texts(&[&falls, &falls_more]),
             [
-                "throughput fell by 12 % from the first repeats to the last (median over the cells, 5 blocks, p = 0.017); of cell 2 \
+                "throughput fell by 12 % from the first repeats to the last (median over the cells, 5 blocks, p = 0.017); in cell 2 \
                  (depth 2 · arm coop) it fell by 16 %"
             ]
         );

@@ -189,11 +189,11 @@ fn answer(ios: &[ExplainedIo], completions: u64) -> String {
     match (ios.first(), completions) {
         (Some(io), _) => sentence(&io.trail, io.slowness_ns, io.is_of_delivery()),
         (None, 0) => "this recording has no completion to explain".into(),
-        (None, n) => format!("none of the {n} completions in this recording was requested"),
+        (None, n) => format!("none of the {n} completions in this recording matches the selection"),
     }
 }
 
-/// `of the next 4 slowest, 2 waited longest for the same and 2 for the device`: the cause in the answer comes first,
+/// `of the next 4 slowest, 2 waited longest for the same reason and 2 for the device`: the cause in the answer comes first,
 /// the others by frequency.
 fn also(ios: &[ExplainedIo]) -> Option<String> {
     const NAMED: usize = 3;
@@ -201,7 +201,7 @@ fn also(ios: &[ExplainedIo]) -> Option<String> {
     let what = |io: &ExplainedIo| waited(&io.trail, io.is_of_delivery()).map_or(UNKNOWN, |w| w.what);
     let (first, next) = ios.split_first()?;
     let same = what(first);
-    let mut waits: Vec<(&str, usize)> = vec![("for the same", 0)];
+    let mut waits: Vec<(&str, usize)> = vec![("for the same reason", 0)];
     for io in next {
         let what = if what(io) == same { waits[0].0 } else { what(io) };
         match waits.iter_mut().find(|(other, _)| *other == what) {
@@ -236,7 +236,7 @@ fn nothing_of(
     asked.extend(wanted.opcode.as_ref().map(|o| format!("with opcode {o}")));
     let list = |items: Vec<String>| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
     Error::input(
-        format!("no completion {} is in this recording", asked.join(" ")),
+        format!("this recording has no completion {}", asked.join(" ")),
         format!(
             "its rings are: {}; its opcodes: {}",
             list(rings.iter().map(u32::to_string).collect()),
@@ -353,10 +353,10 @@ mod tests {
         let of_tick = "for the thread to enter the kernel (timer tick)";
         assert_eq!(answer(&all, 9), format!("read_fixed of 4 KiB, 3.00 ms: for 2.90 ms (97 %) it waited {of_tick}"));
         let also_of = |ios: &[&ExplainedIo]| also(&ios.iter().map(|io| (*io).clone()).collect::<Vec<_>>()).unwrap();
-        assert_eq!(also_of(&[&tick, &tick]), "the next slowest waited longest for the same");
+        assert_eq!(also_of(&[&tick, &tick]), "the next slowest waited longest for the same reason");
         assert_eq!(also_of(&[&tick, &device]), "the next slowest waited longest for the device");
-        assert_eq!(also_of(&[&tick, &tick, &tick]), "the next 2 slowest waited longest for the same");
-        let told = "of the next 3 slowest, 1 waited longest for the same and 2 for the device";
+        assert_eq!(also_of(&[&tick, &tick, &tick]), "the next 2 slowest waited longest for the same reason");
+        let told = "of the next 3 slowest, 1 waited longest for the same reason and 2 for the device";
         assert_eq!(also_of(&[&tick, &device, &tick, &device]), told);
         let told =
             format!("of the next 3 slowest, 2 waited longest {of_tick} and 1 for a kernel worker of the file system");
@@ -365,6 +365,6 @@ mod tests {
         assert_eq!(also_of(&[&device, &tick, &worker, &tick]), told);
         assert_eq!(also(&[device]), None);
         assert_eq!(answer(&[], 0), "this recording has no completion to explain");
-        assert_eq!(answer(&[], 9), "none of the 9 completions in this recording was requested");
+        assert_eq!(answer(&[], 9), "none of the 9 completions in this recording matches the selection");
     }
 }

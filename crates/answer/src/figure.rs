@@ -144,7 +144,7 @@ figures! {
     DeliveryDelayP50 "delivery_delay_p50" "Delivery delay, p50" Time Less Nothing Each |m| delay(m, |l| l.p50);
     DeliveryDelayP90 "delivery_delay_p90" "Delivery delay, p90" Time Less Nothing Each |m| delay(m, |l| l.p90);
     DeliveryDelayP99 "delivery_delay_p99" "Delivery delay, p99" Time Less Nothing Each |m| delay(m, |l| l.p99);
-    LateShare "late_share" "Delivered more than 1 ms after they were ready" ShareOfTime Less Nothing All per_io::late_share;
+    LateShare "late_share" "Delivered more than 1 ms after ready" ShareOfTime Less Nothing All per_io::late_share;
     FoundPosted "found_posted_share" "Posted before the job asked" Share Less Nothing All |all| timeline(all, Timeline::Before);
     FoundPostedDelay "found_posted_delay" "Their delivery delay" Time Less Nothing All |all| timeline_delay(all, Timeline::Before);
     FoundReady "found_ready_share" "Delivered by the asking call" Share Less Nothing All |all| timeline(all, Timeline::Ready);
@@ -155,9 +155,9 @@ figures! {
     SqpollWakeupShare "sqpoll_wakeup_share" "I/Os that had to wake the SQPOLL thread" Share Less Io Each |m| Some(per_io::wakeups(m)?.min(1.0));
     SqpollCpuShare "sqpoll_cpu_share" "CPU share of the SQPOLL thread" ShareOfTime Less Nothing Each sqpoll_cpu_share;
     SqpollPerIo "sqpoll_per_io" "CPU time of the SQPOLL thread per I/O" Time Less Io Each per_io::sqpoll_ns;
-    PuntsBlocked "punts_would_block_per_io" "Handed to io-wq per I/O, because it would have blocked" Count Less Io Each |m| Some(per_io::punts(m)?.1);
-    PuntsAsked "punts_asked_per_io" "Handed to io-wq per I/O, because the load requested it" Count Less Io Each |m| Some(per_io::punts(m)?.0);
-    PuntsPerIo "punts_per_io" "Requests handed to io-wq per I/O" Count Less Io Each |m| per_io::punts(m).map(|(asked, blocked)| asked + blocked);
+    PuntsBlocked "punts_would_block_per_io" "Punted to io-wq per I/O, because it would have blocked" Count Less Io Each |m| Some(per_io::punts(m)?.1);
+    PuntsAsked "punts_asked_per_io" "Punted to io-wq per I/O, because the load requested it" Count Less Io Each |m| Some(per_io::punts(m)?.0);
+    PuntsPerIo "punts_per_io" "Requests punted to io-wq per I/O" Count Less Io Each |m| per_io::punts(m).map(|(asked, blocked)| asked + blocked);
     HelpersPerIo "helpers_per_io" "CPU time per I/O in workers" Time Less Io Each per_io::helpers_ns;
     UserPerIo "user_per_io" "In user mode, per I/O" Time Less Io All |all| Some(place(all, |p| p == Place::User)?.ns);
     SubmitPerIo "submit_per_io" "Taking requests, per I/O" Time Less Io All |all| Some(place(all, |p| p == Place::Submit)?.ns);
@@ -451,7 +451,7 @@ impl FromStr for Metric {
             let own: Vec<&str> = known().iter().map(|m| m.name.as_str()).collect();
             let names: Vec<&str> = Metric::ALL.iter().map(|m| m.name()).chain(own).collect();
             let short: Vec<&str> = Metric::SHORT.iter().map(|(short, _)| *short).collect();
-            format!("no metric is called '{text}': the metrics are {}; in short {}", names.join(", "), short.join(", "))
+            format!("unknown metric '{text}': the metrics are {}; in short {}", names.join(", "), short.join(", "))
         })
     }
 }
@@ -500,10 +500,7 @@ mod tests {
             assert_eq!(m.to_string().parse(), Ok(m));
         }
         let e = "latency_p98".parse::<Metric>().unwrap_err();
-        assert!(
-            e.starts_with("no metric is called 'latency_p98': the metrics are iops, elapsed, latency_mean, "),
-            "{e}"
-        );
+        assert!(e.starts_with("unknown metric 'latency_p98': the metrics are iops, elapsed, latency_mean, "), "{e}");
     }
 
     #[test]

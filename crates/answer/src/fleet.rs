@@ -259,8 +259,7 @@ impl Gathered {
             (Verdict::Faster | Verdict::Slower, Verdict::Equivalent) => (Stands::Equivalent, None),
             (Verdict::Faster | Verdict::Slower, _) if is_sure => (Stands::TurnsAround, None),
             (Verdict::Faster | Verdict::Slower, _) => {
-                let reason =
-                    "the opposite direction in its own run; of this many machines and situations one may be by chance";
+                let reason = "the opposite direction in its own run; among this many machines and situations, one such result may be chance";
                 (Stands::Inconclusive, Some(reason.to_owned()))
             }
             (_, _) => (Stands::Differs, None),

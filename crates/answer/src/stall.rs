@@ -111,7 +111,11 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
             },
             match (&f.ring, thread) {
                 (None, Some(worker)) => {
-                    format!("a request has kept io-wq worker {} for {time}: it {}", worker.tid, worker.does())
+                    format!(
+                        "a request has occupied io-wq worker {} for {time}: the worker {}",
+                        worker.tid,
+                        worker.does()
+                    )
                 }
                 _ => format!(
                     "{of_ring} posted no completion for {time} while {} in flight{}{does}",
@@ -134,8 +138,8 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
                 Some(n) if n < ring.awaited => {
                     let left = plural((n - ring.unreaped) as usize, "request");
                     (
-                        "completions that cannot come",
-                        format!("with {left} in flight they cannot come unless a thread submits more"),
+                        "completions that cannot arrive",
+                        format!("with {left} in flight, they cannot arrive unless a thread submits more"),
                     )
                 }
                 _ => ("more completions awaited", "none arrived in this time".into()),
@@ -158,7 +162,7 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
         Trigger::TaskWorkWaits => (
             "task work not run".into(),
             format!(
-                "task work of {of_ring} was pending for {time}: its requests are ready, and {name} has to call io_uring_enter(2){}",
+                "task work of {of_ring} was pending for {time}: its requests are ready, and {name} must call io_uring_enter(2){}",
                 if ring.is_defer { " with IORING_ENTER_GETEVENTS (DEFER_TASKRUN)" } else { "" }
             ),
         ),
@@ -166,12 +170,12 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
             if f.limit.is_some() { "wake-up late" } else { "timeout expired" }.into(),
             match f.limit {
                 Some(limit) => format!(
-                    "the wait of {name} in io_uring_enter(2) has a time limit of {}, and took {} longer{does}",
+                    "{name} waited in io_uring_enter(2) with a timeout of {}, and the wait took {} longer{does}",
                     span(limit.as_nanos() as f64),
                     span(f.amount)
                 ),
                 None => format!(
-                    "a timeout of {of_ring} was due {} ago, and its completion is not posted{does}",
+                    "a timeout of {of_ring} was due {} ago, but its completion is not posted{does}",
                     span(f.amount)
                 ),
             },
@@ -179,7 +183,7 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
         Trigger::Overflow => (
             "CQ overflow".into(),
             format!(
-                "{} in the overflow list of {of_ring} for {time}: the CQ was full, and a thread has to call io_uring_enter(2) with \
+                "{} in the overflow list of {of_ring} for {time}: the CQ was full, and a thread must call io_uring_enter(2) with \
                  IORING_ENTER_GETEVENTS{does}",
                 match ring.overflowed {
                     Some(n) => format!("{} {}", plural(n as usize, "completion"), if n == 1 { "was" } else { "were" }),
@@ -190,7 +194,7 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
         Trigger::Unsubmitted => (
             "not submitted".into(),
             format!(
-                "{} of {of_ring} {} not taken for {time}: no thread called io_uring_enter(2) to submit{does}",
+                "{} of {of_ring} {} not consumed for {time}: no thread called io_uring_enter(2) to submit{does}",
                 plural(ring.unsubmitted as usize, "published SQE"),
                 if ring.unsubmitted == 1 { "was" } else { "were" }
             ),
@@ -198,7 +202,7 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
         Trigger::SqpollAsleep => (
             "SQPOLL thread asleep".into(),
             format!(
-                "{} of {of_ring} {} not taken for {time}: the SQPOLL thread sleeps until io_uring_enter(2) with IORING_ENTER_SQ_WAKEUP",
+                "{} of {of_ring} {} not consumed for {time}: the SQPOLL thread sleeps until an io_uring_enter(2) call with IORING_ENTER_SQ_WAKEUP",
                 plural(ring.unsubmitted as usize, "published SQE"),
                 if ring.unsubmitted == 1 { "was" } else { "were" }
             ),
@@ -206,14 +210,14 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
         Trigger::SqpollSpins => (
             "SQPOLL thread spins".into(),
             format!(
-                "the SQPOLL thread of {of_ring} ran for {} of {time} and took no SQE: a shorter sq_thread_idle lets it sleep",
+                "the SQPOLL thread of {of_ring} ran for {} of {time} and consumed no SQE: a shorter sq_thread_idle would let the thread sleep",
                 percent(f.amount)
             ),
         ),
         Trigger::BlockedSubmission => (
             reason(thread),
             format!(
-                "the submission of {name} blocked for {time}: it {}",
+                "{name} was blocked in submission for {time}: it {}",
                 thread.map_or("sleeps".into(), ThreadFacts::does)
             ),
         ),
@@ -224,14 +228,14 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
         Trigger::ThrottledIo => (
             "cgroup io.max".into(),
             format!(
-                "`io.max` of the cgroup has held back block I/O for {time}, now {}",
+                "the cgroup's `io.max` has throttled block I/O for {time}, now {}",
                 plural(f.amount as usize, "bio")
             ),
         ),
         Trigger::ThrottledCpu => (
             "cgroup cpu.max".into(),
             format!(
-                "the CPU quota (`cpu.max`) of the cgroup held its threads back for {} in {time}, summed over CPUs",
+                "the cgroup's CPU quota (`cpu.max`) throttled its threads for {} in {time}, summed over CPUs",
                 span(f.amount)
             ),
         ),
@@ -240,7 +244,7 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
         }
         Trigger::Punts => (
             "io-wq punts".into(),
-            format!("io-wq workers got {} requests per second, in a window of {time}", count(f.amount)),
+            format!("{} requests per second were punted to io-wq, over a window of {time}", count(f.amount)),
         ),
         Trigger::When => (f.detail.clone(), format!("--when {}: the value is {}", f.detail, count(f.amount))),
     };
@@ -295,7 +299,7 @@ mod tests {
         assert_eq!(said.cause, "request tag");
         assert_eq!(
             said.text,
-            "the submission of thread 7 (db) blocked for 250 ms: it sleeps in io_uring_enter(2): request tag"
+            "thread 7 (db) was blocked in submission for 250 ms: it sleeps in io_uring_enter(2): request tag"
         );
     }
 
@@ -311,7 +315,7 @@ mod tests {
         let waits = ThreadFacts { tid: 7, comm: "db".into(), lacks_cpu: true, ..ThreadFacts::default() };
         let said = explain(Trigger::LateTimer, &Facts { limit, amount: 876e6, thread: Some(waits), ..f });
         assert_eq!(said.cause, "no CPU");
-        let text = "the wait of thread 7 (db) in io_uring_enter(2) has a time limit of 10.0 ms, and took 876 ms longer; thread 7 (db) is \
+        let text = "thread 7 (db) waited in io_uring_enter(2) with a timeout of 10.0 ms, and the wait took 876 ms longer; thread 7 (db) is \
                     ready to run and waits for a CPU";
         assert_eq!(said.text, text);
     }
@@ -320,7 +324,7 @@ mod tests {
     fn a_wait_for_completions_that_cannot_come_is_distinguished() {
         let ring = RingFacts { fd: Some(3), unreaped: 1, awaited: 2, in_flight: Some(0), ..RingFacts::default() };
         let f = Facts { ring: Some(ring.clone()), ..Facts::default() };
-        assert_eq!(explain(Trigger::WaitsForMore, &f).cause, "completions that cannot come");
+        assert_eq!(explain(Trigger::WaitsForMore, &f).cause, "completions that cannot arrive");
         let f = Facts { ring: Some(RingFacts { in_flight: Some(1), ..ring }), ..f };
         assert_eq!(explain(Trigger::WaitsForMore, &f).cause, "more completions awaited");
     }

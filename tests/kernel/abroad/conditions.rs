@@ -177,7 +177,7 @@ fn loop_mounted() -> Result<(), Failed> {
     let warnings = json["warnings"].as_array().expect("warnings");
     let cached = warnings.iter().find(|w| w["code"] == "not_from_device").ok_or("the disk moved little")?;
     let text = cached["text"].as_str().expect("a text");
-    assert!(text.contains(&format!(" on {} the disk below it, {disk}, did ", device.name())), "{text}");
+    assert!(text.contains(&format!(" on {}, the underlying disk {disk} transferred ", device.name())), "{text}");
     Ok(())
 }
 

@@ -16,7 +16,7 @@ pub fn reasons_between(a: &Measurement, b: &Measurement) -> Vec<String> {
         && (x - y).abs() > MATTERS
     {
         reasons.push(format!(
-            "{} of the target was in the page cache before one, {} before the other",
+            "the page cache held {} of the target before one measurement and {} before the other",
             percent(x),
             percent(y)
         ));
@@ -26,11 +26,11 @@ pub fn reasons_between(a: &Measurement, b: &Measurement) -> Vec<String> {
         && x > 0.0
         && (y / x - 1.0).abs() > MATTERS
     {
-        reasons.push(format!("the CPUs ran at {} in one and at {} in the other", mhz(x), mhz(y)));
+        reasons.push(format!("the CPUs ran at {} in one measurement and at {} in the other", mhz(x), mhz(y)));
     }
     if let Some((irq, before, after)) = moved(&ca.interrupts_after, &cb.interrupts_after) {
         reasons.push(format!(
-            "the target's interrupt {irq} arrived on CPU {} in one and on CPU {} in the other",
+            "the target's interrupt {irq} arrived on CPU {} in one measurement and on CPU {} in the other",
             numbers(before),
             numbers(after)
         ));
@@ -51,7 +51,7 @@ pub fn failed_apart(a: (&str, &[&Measurement]), b: (&str, &[&Measurement])) -> O
     let (x, y) = (share(a.1), share(b.1));
     ((x - y).abs() > FAILED).then(|| {
         format!(
-            "{} of the I/Os of {} failed and {} of those of {}: a failed I/O is other work",
+            "{} of the I/Os of {} failed, compared with {} of the I/Os of {}: a failed I/O is different work",
             percent(x),
             a.0,
             percent(y),

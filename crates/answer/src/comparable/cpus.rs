@@ -42,7 +42,7 @@ pub(super) fn throttled(c: &Circumstances) -> Option<Warning> {
                 span(ns as f64),
                 span(c.span_ns as f64)
             ),
-            "raise the quota (cpu.max, cpu.cfs_quota_us), or run it outside the cgroup",
+            "raise the quota (cpu.max, cpu.cfs_quota_us), or run the load outside the cgroup",
         )
     })
 }
@@ -51,7 +51,7 @@ pub(super) fn thermal(c: &Circumstances) -> Option<Warning> {
     let times = c.thermal_throttles.filter(|n| *n > 0)?;
     Some(Warning::new(
         "thermal",
-        format!("the CPUs were throttled {} because of heat", plural(times as usize, "time")),
+        format!("the CPUs were thermally throttled {}", plural(times as usize, "time")),
         "let the machine cool down, and pause between loads",
     ))
 }
@@ -67,7 +67,7 @@ pub(super) fn frequency_changed(c: &Circumstances) -> Option<Warning> {
         Warning::new(
             "frequency_changed",
             format!("CPU {} ran at {} before and at {} after", numbers(&c.cpus), mhz(before), mhz(after)),
-            "select the governor 'performance', use a longer --warmup",
+            "select the governor 'performance', or use a longer --warmup",
         )
     })
 }
@@ -127,11 +127,11 @@ fn contended(whose: &str, waited: u64, of_ns: u64) -> Option<Warning> {
         Warning::new(
             "cpu_contended",
             format!(
-                "the {whose}'s threads were runnable for {} of the time while another program used their CPU",
+                "the {whose}'s threads spent {} of the time waiting for a CPU that another program used",
                 // The wait covers a slightly longer period than the measurement.
                 percent(share.min(1.0))
             ),
-            format!("stop other computing programs, or give the {whose} its own CPUs (--cpus)"),
+            format!("stop other CPU-bound programs, or give the {whose} its own CPUs (--cpus)"),
         )
     })
 }

@@ -19,7 +19,7 @@ pub(super) fn not_granted(m: &Measurement) -> Option<Warning> {
         Warning::new(
             "not_granted",
             format!("the kernel did not grant {}", list(&missing)),
-            "`iotrail check` lists the kernels that have it",
+            "`iotrail check` lists the kernels that support the flag",
         )
     })
 }
@@ -47,7 +47,7 @@ pub(super) fn not_steady(m: &Measurement, c: &Circumstances) -> Option<Warning> 
         per_s(trend.first),
         per_s(trend.second)
     );
-    let remedy = "use a longer --warmup and a longer --runtime, until it no longer changes";
+    let remedy = "use a longer --warmup and a longer --runtime, until the throughput is stable";
     let code = if trend.change.abs() >= CHANGES_TOO_MUCH { "unsteady" } else { "not_steady" };
     Some(Warning::new(code, text, remedy))
 }

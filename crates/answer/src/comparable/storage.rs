@@ -53,8 +53,11 @@ pub(super) fn other_io(m: &Measurement, c: &Circumstances) -> Option<Warning> {
         };
         Warning::new(
             "other_io",
-            format!("in addition to the load's {} the disk did {what} for other programs", bytes(d.asked_bytes)),
-            "stop other users of the disk (`iotrail trace -a` lists them), let `sync` finish first, and repeat",
+            format!(
+                "in addition to the load's {}, the disk transferred {what} for other programs",
+                bytes(d.asked_bytes)
+            ),
+            "stop other users of the disk (`iotrail trace -a` lists them), run `sync`, and measure again",
         )
     })
 }
@@ -76,15 +79,17 @@ pub(super) fn not_from_device(m: &Measurement, c: &Circumstances) -> Option<Warn
     let (text, remedy) = match above {
         Some((above, disk)) if above.starts_with("loop") => (
             format!(
-                "of {asked} {what} by direct I/O on {above} the disk below it, {disk}, did only {did}: the rest never reached it"
+                "of {asked} {what} by direct I/O on {above}, the underlying disk {disk} transferred only {did}: the rest never reached the disk"
             ),
-            "let the loop device bypass the page cache (losetup --direct-io=on), check for holes in a sparse file, or create the \
-             target again (--size) on a plain disk",
+            "let the loop device bypass the page cache (losetup --direct-io=on), check for holes in a sparse file, or recreate the target (--size) \
+             on a plain disk",
         ),
         _ => (
-            format!("of {asked} {what} by direct I/O the disk did only {did}: the rest never reached it"),
-            "check for holes in a sparse file, a volume that compresses or caches, a loop device; create the target again \
-             (--size) on a plain disk",
+            format!(
+                "of {asked} {what} by direct I/O, the disk transferred only {did}: the rest never reached the disk"
+            ),
+            "check for holes in a sparse file, for a volume that compresses or caches, and for a loop device; or recreate the target (--size) on a \
+             plain disk",
         ),
     };
     Some(Warning::new("not_from_device", text, remedy))
@@ -101,8 +106,7 @@ pub(super) fn cache_changed(m: &Measurement, c: &Circumstances) -> Option<Warnin
         Warning::new(
             "cache_changed",
             format!(
-                "{} of the target was in the page cache at the start and {} at the end: part of the reads came from \
-                 memory, and that part changed",
+                "the page cache held {} of the target at the start and {} at the end: the share of reads from memory changed",
                 percent(resident.before),
                 percent(resident.after)
             ),
@@ -121,10 +125,10 @@ pub(super) fn dirty_cache(m: &Measurement, c: &Circumstances) -> Option<Warning>
         Warning::new(
             "dirty_cache",
             format!(
-                "{} of the target waited in the page cache for writeback: direct I/O there has to write it first",
+                "{} of the target was dirty in the page cache: direct I/O must write these pages back first",
                 percent(dirty)
             ),
-            "let `sync` finish first",
+            "run `sync` before the measurement",
         )
     })
 }

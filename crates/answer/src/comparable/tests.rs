@@ -62,11 +62,11 @@ fn the_disk_did_more_than_requested() {
     nothing(moved_bytes(400 << 20, allowed));
     assert_eq!(
         text("other_io", moved_bytes((400 << 20) + allowed + 4096, 0)),
-        "in addition to the load's 400 MiB the disk did 20.8 MiB of reads for other programs"
+        "in addition to the load's 400 MiB, the disk transferred 20.8 MiB of reads for other programs"
     );
     assert_eq!(
         text("other_io", moved_bytes(410 << 20, 30 << 20)),
-        "in addition to the load's 400 MiB the disk did 10.0 MiB of reads and 30.0 MiB of writes for other programs"
+        "in addition to the load's 400 MiB, the disk transferred 10.0 MiB of reads and 30.0 MiB of writes for other programs"
     );
     // In 0.1 s a few pages exceed 5 % but are negligible.
     let short = |pages: u64| {
@@ -84,7 +84,7 @@ fn the_disk_did_more_than_requested() {
     nothing(short(130));
     assert_eq!(
         text("other_io", short(140)),
-        "in addition to the load's 400 KiB the disk did 560 KiB of reads for \
+        "in addition to the load's 400 KiB, the disk transferred 560 KiB of reads for \
                                               other programs"
     );
 }
@@ -101,11 +101,11 @@ fn writes_and_mixed_loads_are_judged_by_their_bytes() {
     nothing(rw("randrw", 190, 215));
     assert_eq!(
         text("other_io", rw("write", 50, 400)),
-        "in addition to the load's 400 MiB the disk did 50.0 MiB of reads for other programs"
+        "in addition to the load's 400 MiB, the disk transferred 50.0 MiB of reads for other programs"
     );
     assert_eq!(
         text("other_io", rw("randrw", 190, 300)),
-        "in addition to the load's 400 MiB the disk did 90.0 MiB \
+        "in addition to the load's 400 MiB, the disk transferred 90.0 MiB \
                                                           for other programs"
     );
     let mirrored = |m: &mut Measurement, c: &mut Circumstances| {
@@ -120,7 +120,7 @@ fn the_disk_did_less_than_requested() {
     nothing(moved_bytes(380 << 20, 0));
     assert_eq!(
         text("not_from_device", moved_bytes(10 << 20, 0)),
-        "of 400 MiB read by direct I/O the disk did only 10.0 MiB: the rest never reached it"
+        "of 400 MiB read by direct I/O, the disk transferred only 10.0 MiB: the rest never reached the disk"
     );
     let looped = |m: &mut Measurement, c: &mut Circumstances| {
         m.host.target.as_mut().unwrap().queue_device = Some("loop0".into());
@@ -128,7 +128,7 @@ fn the_disk_did_less_than_requested() {
     };
     assert_eq!(
         text("not_from_device", looped),
-        "of 400 MiB read by direct I/O on loop0 the disk below it, vda, did only 10.0 MiB: the rest never reached it"
+        "of 400 MiB read by direct I/O on loop0, the underlying disk vda transferred only 10.0 MiB: the rest never reached the disk"
     );
     // Using the page cache is the purpose of a buffered load.
     nothing(|m, c| {
@@ -153,12 +153,14 @@ fn reads_from_a_cache_that_fills_are_of_two_kinds() {
     nothing(buffered(0.0, 0.4, 400)); // cold throughout
     assert_eq!(
         text("cache_changed", buffered(0.1, 0.6, 200)),
-        "10 % of the target was in the page cache at the start and 60 % at the end: part of the reads came from \
-         memory, and that part changed"
+        "the page cache held 10 % of the target at the start and 60 % at the end: the share of reads from memory changed"
     );
     let reasons = |a: f64, b: f64| reasons_between(&with(buffered(a, a, 0)), &with(buffered(b, b, 0)));
     assert_eq!(reasons(0.50, 0.54), Vec::<String>::new());
-    assert_eq!(reasons(0.0, 1.0), ["0 % of the target was in the page cache before one, 100 % before the other"]);
+    assert_eq!(
+        reasons(0.0, 1.0),
+        ["the page cache held 0 % of the target before one measurement and 100 % before the other"]
+    );
 }
 
 #[test]
@@ -172,7 +174,7 @@ fn direct_io_over_pages_that_wait_to_be_written() {
     nothing(dirty(0.009));
     assert_eq!(
         text("dirty_cache", dirty(0.25)),
-        "25 % of the target waited in the page cache for writeback: direct I/O there has to write it first"
+        "25 % of the target was dirty in the page cache: direct I/O must write these pages back first"
     );
 }
 
@@ -201,7 +203,7 @@ fn stolen_and_throttled_time() {
 
 #[test]
 fn heat_and_frequency() {
-    assert_eq!(text("thermal", |_, c| c.thermal_throttles = Some(1)), "the CPUs were throttled 1 time because of heat");
+    assert_eq!(text("thermal", |_, c| c.thermal_throttles = Some(1)), "the CPUs were thermally throttled 1 time");
     nothing(|_, c| c.thermal_throttles = Some(0));
     let khz = |before, after| {
         move |_: &mut Measurement, c: &mut Circumstances| c.frequency_khz = Some(BeforeAfter { before, after })
@@ -213,7 +215,7 @@ fn heat_and_frequency() {
     );
     assert_eq!(
         reasons_between(&with(khz(3_000_000, 3_000_000)), &with(khz(2_400_000, 2_500_000))),
-        ["the CPUs ran at 3000 MHz in one and at 2450 MHz in the other"]
+        ["the CPUs ran at 3000 MHz in one measurement and at 2450 MHz in the other"]
     );
 }
 
@@ -224,7 +226,7 @@ fn more_failed_on_one_side() {
         let (a, b) = (failed(a), failed(b));
         failed_apart(("old", &[&a]), ("new", &[&b]))
     };
-    let said = "0 % of the I/Os of old failed and 50 % of those of new: a failed I/O is other work";
+    let said = "0 % of the I/Os of old failed, compared with 50 % of the I/Os of new: a failed I/O is different work";
     assert_eq!(apart(0, 500).unwrap(), said);
     assert!(apart(11, 0).is_some());
     assert_eq!([apart(10, 0), apart(500, 505), apart(0, 0)], [None, None, None]);
@@ -241,7 +243,7 @@ fn an_interrupt_that_moved() {
     nothing(|_, c| c.interrupts_after = vec![]); // not to be read
     assert_eq!(
         reasons_between(&with(to(vec![1])), &with(to(vec![0]))),
-        ["the target's interrupt 36 arrived on CPU 1 in one and on CPU 0 in the other"]
+        ["the target's interrupt 36 arrived on CPU 1 in one measurement and on CPU 0 in the other"]
     );
 }
 
@@ -265,7 +267,7 @@ fn a_cpu_used_by_another_program_is_reported() {
     nothing(wait(200_000_000)); // 10 % of 2 s
     assert_eq!(
         text("cpu_contended", wait(500_000_000)),
-        "the load's threads were runnable for 25 % of the time while another program used their CPU"
+        "the load's threads spent 25 % of the time waiting for a CPU that another program used"
     );
     // The load requests it.
     let own = |change: fn(&mut Measurement)| {
@@ -293,7 +295,7 @@ fn a_programs_wait_counts_only_while_another_program_had_its_cpu() {
     nothing(program(250_000_000, 100_000_000));
     assert_eq!(
         text("cpu_contended", program(250_000_000, 750_000_000)),
-        "the program's threads were runnable for 75 % of the time while another program used their CPU"
+        "the program's threads spent 75 % of the time waiting for a CPU that another program used"
     );
     // 8 compute-bound threads lost 5 % of their time.
     nothing(program(7_600_000_000, 400_000_000));

@@ -53,7 +53,7 @@ pub(super) fn ratio(
             return Ok((if interleaved { paired_quantiles(&of_a, &of_b) } else { unpaired(&of_a, &of_b) }, None));
         }
         how = Some(format!(
-            "{metric} is compared by medians of the measurements' own quantiles: some histograms are not stored here"
+            "{metric} is compared by the medians of the measurements' own quantiles, because some histograms are not stored"
         ));
     }
     let values = |side: &Side<'_>| {
@@ -104,7 +104,7 @@ pub(super) fn of_zeros(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: 
         (c.ratio, c.ci95, c.p) = (Some(1.0), Some([1.0; 2]), Some(1.0));
         return;
     }
-    c.reasons.push(format!("{metric} is 0 at times: no interval of a ratio; the verdict uses the differences"));
+    c.reasons.push(format!("{metric} is sometimes 0, so its ratio has no interval; the verdict uses the differences"));
     c.p = match interleaved {
         true => student::mean_is_0(&a.iter().zip(&b).map(|(a, b)| b - a).collect::<Vec<_>>()),
         false => student::means_are_the_same(&a, &b),

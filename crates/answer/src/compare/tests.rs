@@ -90,7 +90,7 @@ fn one_pair_has_no_interval_and_a_reason() {
     let (a, b) = (measured(&A), measured(&A[..1]));
     let c = compare(Metric::Iops, &side("a", &a), &side("b", &b), false, None);
     assert_eq!(c.reasons[0], "1 repeat, and an interval needs at least 2 of each side: measure more");
-    assert!(c.reasons[1].starts_with("measured separately, 1 run per side: "), "{c:?}");
+    assert!(c.reasons[1].starts_with("measured in separate runs, 1 run per side: "), "{c:?}");
 }
 
 #[test]
@@ -188,7 +188,9 @@ fn quantiles_come_from_merged_histograms_or_are_marked_as_medians() {
     assert_eq!((c.verdict, c.ratio), (Verdict::Equivalent, Some(1.0)));
     assert_eq!(
         c.reasons,
-        ["latency_p50 is compared by medians of the measurements' own quantiles: some histograms are not stored here"]
+        [
+            "latency_p50 is compared by the medians of the measurements' own quantiles, because some histograms are not stored"
+        ]
     );
     let c = compare(Metric::LatencyP99_99, &with_latencies("a", &a, 1000), &with_latencies("b", &b, 1500), true, None);
     assert_eq!(c.reasons, ["too few I/Os of a for latency_p99_99, even over all its repeats"]);
@@ -205,7 +207,10 @@ fn counts_of_0_are_compared_by_difference() {
         |a: &[f64], b: &[f64]| compare(Metric::KicksPerIo, &side("a", &kicks(a)), &side("b", &kicks(b)), true, None);
     let c = of(&[1.0, 0.9, 1.0, 1.0], &[0.0; 4]);
     assert_eq!((c.verdict, c.ratio, c.ci95), (Verdict::Faster, Some(0.0), None));
-    assert_eq!(c.reasons, ["kicks_per_io is 0 at times: no interval of a ratio; the verdict uses the differences"]);
+    assert_eq!(
+        c.reasons,
+        ["kicks_per_io is sometimes 0, so its ratio has no interval; the verdict uses the differences"]
+    );
     let c = of(&[0.0; 4], &[1.0; 4]);
     assert_eq!((c.verdict, c.ratio), (Verdict::Slower, None));
     assert_eq!(of(&[0.0; 4], &[0.0; 4]).verdict, Verdict::Equivalent);
@@ -323,8 +328,7 @@ fn many_comparisons_need_stronger_evidence_than_one() {
     assert!(many.iter().all(|c| c.verdict == Verdict::Inconclusive && c.p_adjusted == Some(0.2)), "{:?}", many[0]);
     // An inconclusive comparison whose interval excludes 1 has a reason, exactly once.
     together(&mut many, 0.001);
-    let why =
-        "the interval is of this comparison only: in 20 % of runs, one of 10 comparisons of equal arms differs as much";
+    let why = "the interval covers only this comparison: in 20 % of runs, at least one of 10 comparisons of equal arms differs this much";
     assert_eq!((many[0].reasons.as_slice(), why_open(&many[0])), (&[why.to_owned()][..], Some(why)));
     let said = crate::verdicts::side_by_side(&many[..1], crate::unit::Unit::Io);
     assert!(said[0].contains("inconclusive (×1.020, ") && said[0].contains(why), "{said:?}");
@@ -360,7 +364,7 @@ fn sides_measured_separately_need_three_runs_each() {
     };
     let c = compare(Metric::Iops, &of_runs("a", &a, 5), &of_runs("b", &b, 5), false, None);
     assert_eq!((c.verdict, c.p), (Verdict::Inconclusive, None));
-    assert!(c.ci95.is_some() && c.reasons[0].starts_with("measured separately, 2 runs per side: "), "{c:?}");
+    assert!(c.ci95.is_some() && c.reasons[0].starts_with("measured in separate runs, 2 runs per side: "), "{c:?}");
     let c = compare(Metric::Iops, &of_runs("a", &a, 3), &of_runs("b", &b, 3), false, None);
     assert_eq!(c.verdict, Verdict::Faster, "four runs of three, the last of one: {c:?}");
 }

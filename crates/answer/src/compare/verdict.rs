@@ -48,7 +48,7 @@ pub(super) fn decide(metric: Metric, c: &mut Comparison) {
             Some("the difference is within the noise floor: the load differs as much from itself".into())
         }
         Some(p) if excludes_1(c) => Some(format!(
-            "the interval is of this comparison only: in {} of runs, one of {} comparisons of equal arms differs as much",
+            "the interval covers only this comparison: in {} of runs, at least one of {} comparisons of equal arms differs this much",
             percent(p),
             c.together
         )),

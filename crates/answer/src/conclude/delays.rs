@@ -26,7 +26,7 @@ fn threshold(part: &Part<'_>, other: &str) -> Option<String> {
     Some(match first_worse.checked_sub(1).map(|i| told[i]) {
         None => format!("{other} is slower than {base} at every compared {rows}, from {from}."),
         Some((before, Verdict::Inconclusive)) => format!(
-            "{other} is slower than {base} at {rows} {from} and above; at {rows} {before} the measurements do not decide."
+            "{other} is slower than {base} at {rows} {from} and above; at {rows} {before} the measurements are inconclusive."
         ),
         Some((before, verdict)) => format!(
             "{other} is slower than {base} at {rows} {from} and above; at {rows} {before} it is {}, so the threshold is between the two.",

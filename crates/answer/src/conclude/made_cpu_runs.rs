@@ -118,8 +118,8 @@ fn the_cost_of_a_punt_is_the_additional_time_of_forced_ones() {
             "Mean latency with forced against as it is: higher for cached read (×3.00, 3.00–3.00).",
             "CPU time per I/O with forced against as it is: higher for cached read (×3.50, 3.50–3.50).",
             "CPU time of a punt, against as it is: forced 5.00 µs for cached read.",
-            "Handed to io-wq per I/O, because it would have blocked: 0.00 for cached read.",
-            "Handed to io-wq per I/O, because the load requested it: as it is 0.00 for cached read; forced 1.00 for \
+            "Punted to io-wq per I/O, because it would have blocked: 0.00 for cached read.",
+            "Punted to io-wq per I/O, because the load requested it: as it is 0.00 for cached read; forced 1.00 for \
              cached read.",
             "Mean latency: as it is 3.00 µs for cached read; forced 9.00 µs for cached read.",
             "IOPS: 1.00 k for cached read.",
@@ -133,8 +133,8 @@ fn the_cost_of_a_punt_is_the_additional_time_of_forced_ones() {
     assert_eq!(
         said(&r),
         [
-            "Handed to io-wq per I/O, because it would have blocked: 0.00 for cached read.",
-            "Handed to io-wq per I/O, because the load requested it: as it is 0.00 for cached read; forced 1.00 for \
+            "Punted to io-wq per I/O, because it would have blocked: 0.00 for cached read.",
+            "Punted to io-wq per I/O, because the load requested it: as it is 0.00 for cached read; forced 1.00 for \
              cached read.",
         ]
     );

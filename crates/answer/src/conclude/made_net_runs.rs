@@ -89,7 +89,7 @@ fn servers_are_compared_by_requests_and_a_sender_at_its_limit_is_reported() {
     let [_, whole] = &conclude(&r)[..] else { panic!("the servers, and the whole run") };
     assert_eq!(
         whole.sentences[0],
-        "In 1 of 4 measurements the sender was at its limit (io_uring). Their requests per second are the sender's \
-         limit, and a lower bound of the server's; the server's CPU time per request is unaffected."
+        "In 1 of 4 measurements the sender was at its limit (io_uring). There, the requests per second show the \
+         sender's limit, which is a lower bound for the server; the server's CPU time per request is unaffected."
     );
 }

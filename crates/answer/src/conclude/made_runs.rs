@@ -160,7 +160,7 @@ fn the_threshold_is_between_the_last_not_slower_and_the_first_slower_row() {
              1.00 ms.",
             "Delivery delay, p99: default 10.0 µs throughout; coop 10.0 µs at think none, 120 µs at think 100 µs and 1.40 ms at think \
              1.00 ms.",
-            "Delivered more than 1 ms after they were ready: default 0 % throughout; coop 0 % at think none and 100 µs and 10 % at think \
+            "Delivered more than 1 ms after ready: default 0 % throughout; coop 0 % at think none and 100 µs and 10 % at think \
              1.00 ms.",
         ]
     );
@@ -223,11 +223,11 @@ fn interrupts_on_another_cpu_free_their_handlers_time() {
     let [.., forecast, kicks] = &words[..] else { panic!("{words:?}") };
     assert_eq!(kicks, "Kicks per I/O: irq and non-irq coop 0.00 at depth 64; non-irq 1.00 at depth 64.");
     assert!(forecast.starts_with(
-        "Handling the devices' interrupts took 20 % of the job's CPU that takes them at depth 64, with an idle time of 0 %. If that \
+        "Handling device interrupts took 20 % of the job's CPU that receives them at depth 64, with an idle time of 0 %. If that \
          time became I/Os, moving the job away would give 1/(1 − 0.200) = ×1.25 the IOPS; measured on the other CPU: ×1.20 without \
          kicks (non-irq coop) and ×1.10 with kicks (non-irq)."
     ));
-    assert!(of(300).iter().any(|s| s.contains("The CPU was partly idle, so that the device limits the rate")));
+    assert!(of(300).iter().any(|s| s.contains("The CPU was partly idle, so the device limits the rate")));
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn forecast(part: &Part<'_>) -> Option<String> {
     let measured =
         if gains.is_empty() { String::new() } else { format!("; measured on the other CPU: {}", list(&gains)) };
     let took = format!(
-        "Handling the devices' interrupts took {} of the job's CPU that takes them{}, with an idle time of {}",
+        "Handling device interrupts took {} of the job's CPU that receives them{}, with an idle time of {}",
         percent(share),
         part.at_row(row),
         percent(idle)
@@ -121,7 +121,7 @@ fn forecast(part: &Part<'_>) -> Option<String> {
         )
     } else {
         format!(
-            "{took}. The CPU was partly idle, so that the device limits the rate: 1/(1 − share) does not predict IOPS here{measured}."
+            "{took}. The CPU was partly idle, so the device limits the rate: 1/(1 − share) does not predict IOPS here{measured}."
         )
     })
 }

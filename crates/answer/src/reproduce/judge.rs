@@ -75,7 +75,7 @@ fn same(a: &Value, b: &Value) -> bool {
 }
 
 fn named(name: &str) -> Result<Metric, Untestable> {
-    name.parse().map_err(|_| format!("no metric is called {name}"))
+    name.parse().map_err(|_| format!("unknown metric {name}"))
 }
 
 fn is_known(figure: Metric, name: &str, cell: &CellRecord) -> Result<Vec<f64>, Untestable> {
@@ -109,7 +109,9 @@ fn of_ratio(ratio: &Ratio, run: &RunRecord, histograms: Histograms<'_>) -> Resul
                 return Ok(within(band, 0.0, (n > 1).then_some([0.0; 2]), times, ""));
             }
             let found = paired(&of_a[..n], &of_b[..n]);
-            let Some(found) = found else { return Err(format!("{} is 0 at times: there is no ratio", ratio.metric)) };
+            let Some(found) = found else {
+                return Err(format!("{} is sometimes 0, so there is no ratio", ratio.metric));
+            };
             Ok(within(band, found.ratio, found.interval.map(|i| [i.lo, i.hi]), times, ""))
         }
     }

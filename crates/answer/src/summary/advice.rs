@@ -125,7 +125,7 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
             "search for longer: --budget; a candidate that breaks a constraint is removed after three blocks".to_owned()
         }
         Some(_) if open.undecided > 0 => search_longer(found),
-        Some(_) => "nothing: the search's gain did not appear in fresh blocks".into(),
+        Some(_) => "nothing: fresh blocks did not reproduce the search's gain".into(),
         None => "nothing yet: remove the obstacle, and search again".into(),
     };
     let answer = match (broken, kept, change) {
@@ -140,7 +140,7 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
             format!("keep the current configuration: {arm} led the search, but {fresh} it has {change}")
         }
         _ => match its {
-            None => format!("{arm} led the search; it was not confirmed"),
+            None => format!("{arm} led the search, but was not confirmed"),
             Some(e) => {
                 let why = e.c.reasons.first().map(|why| format!(": {why}")).unwrap_or_default();
                 format!("undecided: {arm} led the search, but {fresh} it cannot be compared with {base}{why}")
@@ -205,7 +205,8 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
         }
         (true, _) => {
             let most = Some(state.most_better).filter(|most| most.is_finite());
-            let most = most.map(|most| format!(": one may be better by up to {}", percent(most))).unwrap_or_default();
+            let most =
+                most.map(|most| format!(": a candidate may be better by up to {}", percent(most))).unwrap_or_default();
             (false, format!("undecided: {}{most}", undecided(&found, run.arms.len())))
         }
         (false, _) if set.len() == 1 => {
@@ -219,7 +220,7 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     let advice = match keep {
         true => "nothing".to_owned(),
         false if set.is_empty() && state.broken.iter().any(Option::is_some) => {
-            "loosen a constraint: no configuration that was measured meets all of them".into()
+            "loosen a constraint: no measured configuration meets all constraints".into()
         }
         false if set.is_empty() && state.blocks > 0 => "check why no candidate could be measured completely".into(),
         false if found.undecided > 0 => search_longer(&found),
@@ -264,7 +265,7 @@ fn left_out(search: &SearchRecord) -> Option<String> {
     let each = || all.iter().map(|l| format!("{} ({})", l.name, l.reason)).collect::<Vec<_>>();
     match all.len() {
         0 => None,
-        n if n > LEFT_OUT => Some(format!("left out {} with a reason each: --plan lists them", plural(n, "candidate"))),
+        n if n > LEFT_OUT => Some(format!("left out {}: --plan lists the reasons", plural(n, "candidate"))),
         _ => Some(format!("left out: {}", each().join("; "))),
     }
 }
@@ -291,7 +292,7 @@ mod tests {
         run.search.as_mut().unwrap().left_out = vec![out("a"), out("b")];
         assert_eq!(last(&run), "left out: a (not here); b (not here)");
         run.search.as_mut().unwrap().left_out = vec![out("a"); 4];
-        assert_eq!(last(&run), "left out 4 candidates with a reason each: --plan lists them");
+        assert_eq!(last(&run), "left out 4 candidates: --plan lists the reasons");
     }
 
     #[test]

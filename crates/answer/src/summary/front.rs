@@ -126,7 +126,7 @@ impl Front {
         let open = self.members.iter().flat_map(|m| &m.figures).filter(|f| f.verdict == Verdict::Inconclusive);
         let together = match open.into_iter().any(excludes_1) {
             true => {
-                "; ? with an interval that excludes 0: too near to 0 for a table whose signs share a 5 % chance of error"
+                "; ? with an interval that excludes 0: too close to 0 for a table whose signs share a 5 % chance of error"
             }
             false => "",
         };
@@ -198,7 +198,7 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome
                 either(&s.names),
                 if (0..effects.len()).all(|i| is_allowed(&i)) { "" } else { " and keeps every constraint" }
             ),
-            "nothing: the search's gain did not appear in fresh blocks".into(),
+            "nothing: fresh blocks did not reproduce the search's gain".into(),
         ),
         (None, gains) => {
             let trade = |i: &usize| {
@@ -215,7 +215,7 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome
                         false => trade_count(gains.len()),
                     }
                 ),
-                format!("nothing, unless one of them matters more: {}", trades.join("; ")),
+                format!("nothing, unless one metric matters more: {}", trades.join("; ")),
             )
         }
     };

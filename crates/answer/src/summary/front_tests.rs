@@ -91,7 +91,7 @@ fn where_one_is_paid_for_with_the_other_what_there_is_stays() {
     let advice = h.advice.clone().unwrap();
     assert!(
         advice.starts_with(
-            "nothing, unless one of them matters more: c1 (a few lines) gives 51 % more IOPS (95 % CI 48–54 %), at "
+            "nothing, unless one metric matters more: c1 (a few lines) gives 51 % more IOPS (95 % CI 48–54 %), at "
         ),
         "{advice}"
     );
@@ -106,7 +106,7 @@ fn what_is_not_there_in_fresh_blocks_is_no_advice() {
         "keep the current configuration: in 12 fresh blocks none of 2 candidates is better than c0 in IOPS or CPU \
          time per I/O"
     );
-    assert_eq!(h.advice.as_deref(), Some("nothing: the search's gain did not appear in fresh blocks"));
+    assert_eq!(h.advice.as_deref(), Some("nothing: fresh blocks did not reproduce the search's gain"));
     assert_eq!(verdicts(&h)[2..], [Verdict::Slower, Verdict::Slower]);
     assert_eq!(on_front(&h), [true, false, false]);
     let titles: Vec<String> = h.front.unwrap().members.iter().map(Member::title).collect();
@@ -120,7 +120,7 @@ fn a_gain_that_no_sign_confirms_does_not_beat_the_current_configuration() {
     // If only this value were tested, the interval would show a gain.
     assert!(front.lines()[0].ends_with("CPU time per I/O ? −3.3 % (−5.8 to −0.6)"), "{:?}", front.lines());
     assert!(front.legend().ends_with(
-        "; ? with an interval that excludes 0: too near to 0 for a table whose signs share a 5 % chance of error"
+        "; ? with an interval that excludes 0: too close to 0 for a table whose signs share a 5 % chance of error"
     ));
     assert!(h.answer.contains("none of 3 candidates is better than c0"), "{}", h.answer);
     assert_eq!((front.members[0].title(), front.members[1].title()), ("c0".into(), "c1 (no gain)".into()));

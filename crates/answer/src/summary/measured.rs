@@ -69,8 +69,8 @@ fn ended(status: i32) -> (String, Option<&'static str>) {
         ),
         31 => (
             "SIGSYS",
-            "a seccomp filter ended it for a system call",
-            Some("let the seccomp filter allow the call, or return an errno for it; the audit log names the call"),
+            "a seccomp filter killed it because of a system call",
+            Some("let the seccomp filter allow the call, or return an errno instead; the audit log names the call"),
         ),
         7 => (
             "SIGBUS",
@@ -79,12 +79,12 @@ fn ended(status: i32) -> (String, Option<&'static str>) {
         ),
         9 => (
             "SIGKILL",
-            "another process or the kernel ended it",
-            Some("check the kernel log (`dmesg`) for the OOM killer, and memory.max of the cgroup"),
+            "another process or the kernel killed it",
+            Some("check the kernel log (`dmesg`) for the OOM killer, and the cgroup's memory.max"),
         ),
         _ => return (format!("the command exited with status {status}"), None),
     };
-    (format!("{signal} ended the command (status {status}): {why}"), remedy)
+    (format!("{signal} killed the command (status {status}): {why}"), remedy)
 }
 
 /// The statement without findings. Reports "no problem" only if all time is accounted for and no request failed.
@@ -96,12 +96,12 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     let starved = t.account.as_ref().and_then(|account| share_of(account, waits)).unwrap_or(0.0);
     match (unexplained, &t.calls) {
         _ if failed => "no finding explains the exit status".into(),
-        (None, _) | (_, None) => "no finding; the time of its threads was not measured".into(),
+        (None, _) | (_, None) => "no finding; the threads' time was not measured".into(),
         (Some(share), _) if share > UNEXPLAINED => {
-            format!("no finding, but {} of its threads' time is not explained", percent(share))
+            format!("no finding, but {} of the threads' time is unexplained", percent(share))
         }
         _ if starved > UNEXPLAINED => {
-            format!("no finding, but its threads waited for a CPU for {} of their time", percent(starved))
+            format!("no finding, but the threads spent {} of their time waiting for a CPU", percent(starved))
         }
         _ if errors > 0 => format!("no finding, but {} failed", plural(errors as usize, "request")),
         _ => match t.account.as_ref().and_then(|account| account.requests.as_ref()) {
@@ -115,16 +115,16 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
 fn of_requests(account: &RequestAccount, waits_for: &str) -> String {
     let unexplained = account.share_at_most(|row| matches!(row.stage, RequestStage::Unknown | RequestStage::InFlight));
     if unexplained > UNEXPLAINED {
-        return format!("no finding, but {} of its requests' latency is not explained", percent(unexplained));
+        return format!("no finding, but {} of the requests' latency is unexplained", percent(unexplained));
     }
     let parts: [(&str, bool, &[RequestStage]); 7] = [
         (waits_for, true, &[RequestStage::Device, RequestStage::Poll]),
-        ("its submission", true, &[RequestStage::Inline]),
+        ("submission", true, &[RequestStage::Inline]),
         ("the block layer", false, &[RequestStage::Block]),
         ("delivery", false, &[RequestStage::Ready]),
         ("io-wq", false, &[RequestStage::Iowq, RequestStage::IowqQueue]),
         ("the wait for earlier requests", true, &[RequestStage::Ordered]),
-        ("the queues of its ring", false, &[RequestStage::Unsubmitted, RequestStage::Posted]),
+        ("the ring's queues", false, &[RequestStage::Unsubmitted, RequestStage::Posted]),
     ];
     let share = |(_, _, stages): &(&str, bool, &[RequestStage])| account.share(|row| stages.contains(&row.stage));
     let largest = parts.iter().max_by(|a, b| share(a).total_cmp(&share(b))).expect("seven parts");
@@ -176,7 +176,7 @@ fn waits_for(t: &TraceRecord) -> &'static str {
     match t.total.files.first() {
         Some(f) if f.queue_device.is_some() => "the device",
         Some(f) if f.kind == Kind::Socket => "the peer",
-        _ => "what it asked for",
+        _ => "the requested operation",
     }
 }
 
@@ -184,7 +184,7 @@ pub fn of_measurement(m: &Measurement) -> Verdict {
     let device = match m.net {
         Some(_) => "the sender",
         None if m.load.direct && m.load.file.is_some() => "the device",
-        None => "what it asked for",
+        None => "the requested operation",
     };
     let sampled = m.followed.as_ref().is_some_and(|f| f.is_sample());
     let ios = m.ios.unwrap_or(0);
@@ -236,7 +236,7 @@ fn of(found: Vec<Finding>, warnings: &[Warning], rate: &str, ios: u64, nothing: 
     }
     if ios == 0 {
         let first = warnings.first();
-        let answer = first.map_or_else(|| "no completion was seen".into(), |w| w.text.clone());
+        let answer = first.map_or_else(|| "no completion was observed".into(), |w| w.text.clone());
         return Verdict { answer, advice: first.and_then(|w| some(&w.remedy)), from: vec![], others: notes };
     }
     Verdict { answer: format!("{rate}; {nothing}"), advice: None, from: vec![], others: notes }
@@ -279,7 +279,7 @@ mod tests {
         let mut t = clean();
         t.subject = Subject::Command { argv: vec!["db".into()], exit_status: Some(141) };
         let verdict = of_trace(&t);
-        assert!(verdict.answer.starts_with("SIGPIPE ended the command (status 141)"), "{}", verdict.answer);
+        assert!(verdict.answer.starts_with("SIGPIPE killed the command (status 141)"), "{}", verdict.answer);
         assert!(verdict.advice.unwrap().contains("MSG_NOSIGNAL"));
         t.subject = Subject::Command { argv: vec!["db".into()], exit_status: Some(3) };
         assert!(of_trace(&t).answer.starts_with("the command exited with status 3"));

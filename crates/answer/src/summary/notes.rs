@@ -140,7 +140,7 @@ pub fn more_repeats<'a, 'r: 'a>(
     let whole = of_one(run) * needed as f64 * cells as f64;
     if whole > LONGEST_NS || needed > MOST_REPEATS {
         return Some(format!(
-            "{needed} repeats (about {}) show ±10 % here; a quieter machine needs fewer",
+            "{needed} repeats (about {}) would detect ±10 % here; a quieter machine needs fewer",
             minutes(whole)
         ));
     }
@@ -150,7 +150,7 @@ pub fn more_repeats<'a, 'r: 'a>(
     } else {
         format!("--repeats {needed}")
     };
-    Some(format!("{command} shows ±10 % (about {})", minutes(whole)))
+    Some(format!("{command} would detect ±10 % (about {})", minutes(whole)))
 }
 
 /// Duration of one measurement including warm-up and pauses, from the run's wall time unless that far exceeds the

@@ -227,7 +227,7 @@ fn hung(run: &RunRecord, t: &TriedArm) -> Option<String> {
     let beside = if with.is_empty() {
         String::new()
     } else {
-        format!("; not run, since they have the same settings: {}", list(&with))
+        format!("; not run, because their settings are the same: {}", list(&with))
     };
     let why = t.dropped.clone().unwrap_or_else(|| format!("ended after {}", span(hang.waited_ns as f64)));
     Some(format!("{} hung: {why}{beside}", t.name))
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(
             notes,
             [
-                "sqpoll hung: it was still running after 12.0 s; not run, since they have the same settings: sqpoll · cpus irq and sqpoll \
+                "sqpoll hung: it was still running after 12.0 s; not run, because their settings are the same: sqpoll · cpus irq and sqpoll \
               sq-cpu 1"
             ]
         );

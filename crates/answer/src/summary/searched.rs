@@ -76,7 +76,7 @@ pub(super) fn how_found(found: &SearchOutcome, others: &[String], search: &Searc
         Ended::OneLeft => "one remained",
         Ended::Equivalent => "the remaining ones are equivalent",
         Ended::Settled => "none of the remaining ones beats another in both",
-        Ended::Budget => "its time or its blocks were used up",
+        Ended::Budget => "its time or block budget was exhausted",
         Ended::Stopped => "it was stopped",
     };
     let effort = |name: &String| {

@@ -43,8 +43,7 @@ pub fn sender_bound(run: &RunRecord, objective: &str) -> Option<String> {
     let bound = run.measurements().filter(|m| m.warnings.iter().any(|w| w.code == "sender_bound")).count();
     (bound > 0 && objective != Metric::CpuPerIo.name()).then(|| {
         format!(
-            "in {bound} of {} the sender was at its limit, so that the server may be faster; --objective cpu compares the server's CPU time \
-             per request",
+            "in {bound} of {} the sender was at its limit, so the server may be faster; --objective cpu compares the server's CPU time per request",
             plural(run.done(), "measurement")
         )
     })
@@ -82,7 +81,7 @@ mod tests {
         assert_eq!(sender_bound(&run, "iops"), None);
         run.cells[0].measurements.open()[0].warnings.push(Warning::new("sender_bound", "", ""));
         let said = sender_bound(&run, "iops").unwrap();
-        assert!(said.starts_with("in 1 of 4 measurements the sender was at its limit, so that "), "{said}");
+        assert!(said.starts_with("in 1 of 4 measurements the sender was at its limit, so "), "{said}");
         assert_eq!(sender_bound(&run, "cpu_per_io"), None);
     }
 }

@@ -55,7 +55,8 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
     let watched = shown.iter().flat_map(|e| [e.a, e.b]).all(|c| !vehicle_shares(&c.measurements.all()).is_empty());
     let known = each().filter(|(_, pairs)| pairs.is_some()).map(|(name, _)| name);
     let alike: Vec<String> = std::iter::once("delivery paths".to_owned()).chain(known).collect();
-    let unexplained = || format!("the probes' counts do not explain it: {} per {one} are alike", list(&alike));
+    let unexplained =
+        || format!("the probes' counts do not explain the difference: {} per {one} are similar", list(&alike));
     (watched.then(unexplained), None)
 }
 
@@ -90,7 +91,8 @@ fn path(base: &str, shown: &[Effect<'_>]) -> Option<(String, Option<String>)> {
             let tick = m.vehicles.iter().find(|v| v.vehicle == DeliveryPath::TimerTick)?;
             tick.delay_ns.as_ref()?.p50.map(|ns| ns as f64)
         };
-        let late = over_repeats(cell, late).map(|ns| format!(", {} late at the median", span(ns))).unwrap_or_default();
+        let late =
+            over_repeats(cell, late).map(|ns| format!(", with a median delay of {}", span(ns))).unwrap_or_default();
         let remedy = waited_for_tick(&worst.vehicles, &worst.load.ring.requested, worst.load.wait == Wait::Peek);
         let text = format!("{range} of its completions waited for the timer tick{late}{before}");
         return Some((text, remedy.map(|f| f.remedy)));
@@ -115,7 +117,7 @@ pub fn by(vehicle: DeliveryPath) -> &'static str {
         DeliveryPath::Enter => "in io_uring_enter",
         DeliveryPath::SyscallExit => "on return from a system call",
         DeliveryPath::ReschedIpi => "by a reschedule IPI",
-        DeliveryPath::DeviceIrq => "on return from the device's interrupt",
+        DeliveryPath::DeviceIrq => "on return from a device interrupt",
         DeliveryPath::TimerTick => "by the timer tick",
         DeliveryPath::PageFault => "on return from a page fault",
         DeliveryPath::OtherIrq => "on return from another interrupt",
@@ -225,7 +227,7 @@ pub fn advice(
     let one = all.iter().find(|(name, _)| *name == arm).map_or(&[][..], |(_, e)| &e[..]);
     let text = match (has(one, Verdict::Faster), has(one, Verdict::Slower)) {
         (true, false) if one.iter().all(|e| e.c.verdict == Verdict::Faster) => format!("use {arm}"),
-        (true, false) => format!("use {arm} there; it was slower nowhere"),
+        (true, false) => format!("use {arm} there; it was not slower anywhere"),
         _ => format!("use {} where the table has ▲, {base} elsewhere", if all.len() == 1 { arm } else { "the arm" }),
     };
     Advice { text, changes: true }

@@ -17,10 +17,10 @@ pub(super) fn why_delivered_then(t: &RequestTrace) -> String {
     let state = match &t.meanwhile {
         Some(Meanwhile::Running { cpu }) if running => format!("{who} was running on CPU {cpu}"),
         Some(Meanwhile::Running { cpu }) if *cpu != t.posted.cpu => {
-            format!("{who} was running on CPU {cpu}, was off it, and continued on CPU {}", t.posted.cpu)
+            format!("{who} was running on CPU {cpu}, was switched out, and continued on CPU {}", t.posted.cpu)
         }
         Some(Meanwhile::Running { cpu }) => {
-            format!("{who} was running on CPU {cpu}, but was off it for a time: it slept, or another thread ran")
+            format!("{who} was running on CPU {cpu}, but was switched out for a time: it slept, or another thread ran")
         }
         Some(Meanwhile::Runnable { cpu, tid, comm }) => {
             let waited = t.runnable_ns().map(|ns| format!(" {}", span(ns as f64))).unwrap_or_default();
@@ -41,7 +41,7 @@ pub(super) fn why_delivered_then(t: &RequestTrace) -> String {
     let ran = format!("{state}; its task work ran only");
     match t.vehicle {
         DeliveryPath::TimerTick => entry(if running { "the timer tick" } else { "the timer interrupt" }),
-        DeliveryPath::DeviceIrq => entry("a device's interrupt"),
+        DeliveryPath::DeviceIrq => entry("a device interrupt"),
         DeliveryPath::PageFault => entry("a page fault"),
         DeliveryPath::OtherIrq => entry("an interrupt"),
         DeliveryPath::ReschedIpi => match running {
@@ -57,7 +57,7 @@ pub(super) fn why_delivered_then(t: &RequestTrace) -> String {
         DeliveryPath::Iowq => "the io-wq worker posted it only then, and no event shows its work until then".into(),
         DeliveryPath::IrqDirect => format!("it was posted in interrupt context{}", of(&t.detail)),
         DeliveryPath::Thread => "the helper thread processed it only then".into(),
-        DeliveryPath::Kworker => "the kernel worker that had to finish it did so only then".into(),
+        DeliveryPath::Kworker => "the kernel worker finished it only then".into(),
         DeliveryPath::Unknown => format!("{state}; its delivery path is unknown{}", of(&t.detail)),
     }
 }

@@ -85,13 +85,12 @@ fn waited_for(t: &RequestTrace) -> &'static str {
 
 fn before_issue(t: &RequestTrace) -> String {
     match (t.punted, t.course, t.enter_batch) {
-        (Some(punt), ..) => format!("it was handed to io-wq {}, and a worker had to take it first", because(punt)),
+        (Some(punt), ..) => format!("it was punted to io-wq {}, and a worker had to pick it up first", because(punt)),
         (None, Course::Poll, _) => "it was tried, and a poll was armed when it would have blocked".into(),
         (None, _, Some(n)) if n > 1 => format!(
-            "it is one of {n} requests of one io_uring_enter; the block layer may have held it back until the last of the call \
-             was submitted"
+            "it is one of {n} requests of one io_uring_enter; the block layer may have plugged it until the call had submitted the last request"
         ),
-        _ => "io_uring, the file system and the block layer took that long to hand it to the driver".into(),
+        _ => "io_uring, the file system and the block layer took that long to issue it to the driver".into(),
     }
 }
 
@@ -108,7 +107,7 @@ fn untold(t: &RequestTrace) -> String {
     match (t.vehicle, t.punted, t.course) {
         (DeliveryPath::Inline, ..) => "it completed during its submission".into(),
         (_, Some(punt), _) => {
-            format!("it was handed to io-wq {}, and no event shows the worker's part", because(punt))
+            format!("it was punted to io-wq {}, and no event shows the worker's part", because(punt))
         }
         (DeliveryPath::Iowq, None, _) => "an io-wq worker executed it, and no event shows how it got there".into(),
         _ if is_timeout(t) && was_cancelled(t) => "it was cancelled before it expired".into(),

@@ -154,7 +154,7 @@ pub(super) fn posted(t: &RequestTrace) -> String {
         DeliveryPath::Enter => detail("enter: in io_uring_enter"),
         DeliveryPath::SyscallExit => detail("syscall_exit: on the exit from a system call"),
         DeliveryPath::ReschedIpi => "resched_ipi: on return from a reschedule interrupt".into(),
-        DeliveryPath::DeviceIrq => detail("device_irq: on return from a device's interrupt"),
+        DeliveryPath::DeviceIrq => detail("device_irq: on return from a device interrupt"),
         DeliveryPath::TimerTick => "timer_tick: on return from the timer interrupt".into(),
         DeliveryPath::PageFault => "page_fault: on return from a page fault".into(),
         DeliveryPath::OtherIrq => detail("other_irq: on return from an interrupt"),

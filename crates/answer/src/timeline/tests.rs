@@ -36,11 +36,13 @@ fn a_thread_that_lost_its_cpu_was_not_running_throughout() {
     t.meanwhile = Some(Meanwhile::Running { cpu: 0 });
     t.switches_meanwhile = Some(4);
     assert!(headline(&t, false)[0].ends_with(
-        "posted: the thread was running on CPU 0, but was off it for a time: it slept, or another thread ran; it \
+        "posted: the thread was running on CPU 0, but was switched out for a time: it slept, or another thread ran; it \
          was posted on return from the timer interrupt."
     ));
     (t.posted.cpu, t.switches_meanwhile) = (1, None);
-    assert!(headline(&t, false)[0].contains("running on CPU 0, was off it, and continued on CPU 1; it was posted"));
+    assert!(
+        headline(&t, false)[0].contains("running on CPU 0, was switched out, and continued on CPU 1; it was posted")
+    );
     t.vehicle = DeliveryPath::Sqpoll;
     t.meanwhile = Some(Meanwhile::Runnable { cpu: 0, tid: 54, comm: "kworker/0:1H".into() });
     assert!(headline(&t, false)[0].ends_with(
@@ -167,7 +169,7 @@ fn the_reason_of_a_wait_is_its_longest_part() {
     t.ready = Some(at(&t, 2_100_000, 0));
     assert_eq!(what(&t), "to be issued to the driver");
     t.punted = Some(iotrail_schema::trail::Punt::WouldBlock);
-    assert_eq!(what(&t), "for an io-wq worker to take it");
+    assert_eq!(what(&t), "for an io-wq worker to pick it up");
     let mut t = trail();
     t.ended = Some(at(&t, 2_900_000, 1));
     assert_eq!(what(&t), "for a kernel worker of the file system");
@@ -175,7 +177,7 @@ fn the_reason_of_a_wait_is_its_longest_part() {
     t.meanwhile = Some(Meanwhile::Runnable { cpu: 0, tid: 54, comm: "busy".into() });
     assert_eq!(what(&t), "for a CPU that another thread used");
     (t.meanwhile, t.switches_meanwhile) = (Some(Meanwhile::Running { cpu: 0 }), Some(4));
-    assert_eq!(what(&t), "for the thread, which was off its CPU for a time");
+    assert_eq!(what(&t), "for the thread, which was switched out for a time");
     let by = Waker::Thread { cpu: 1 };
     t.wake = Some(Wake { woken: at(&t, 102_000, 1), by: by.clone(), running: Some(at(&t, 2_900_000, 0)) });
     assert_eq!(what(&t), "for the woken thread to get a CPU");

@@ -46,7 +46,7 @@ fn what(t: &RequestTrace, longest: &Span) -> &'static str {
     use Stage::*;
     match (longest.from, longest.to) {
         (Submitted, Issued) => match (t.punted, t.course) {
-            (Some(_), _) => "for an io-wq worker to take it",
+            (Some(_), _) => "for an io-wq worker to pick it up",
             (None, Course::Poll) => "to be tried, and its poll armed",
             (None, _) => "to be issued to the driver",
         },
@@ -86,10 +86,10 @@ fn delivery(t: &RequestTrace) -> &'static str {
         (_, DeliveryPath::Thread) => "for the helper thread",
         (_, DeliveryPath::Kworker) => "for a kernel worker",
         (Some(Meanwhile::Runnable { .. }), _) => "for a CPU that another thread used",
-        _ if was_off => "for the thread, which was off its CPU for a time",
+        _ if was_off => "for the thread, which was switched out for a time",
         (_, DeliveryPath::Sqpoll) => "for the SQPOLL thread",
         (_, DeliveryPath::TimerTick) => "for the thread to enter the kernel (timer tick)",
-        (_, DeliveryPath::DeviceIrq) => "for the thread to enter the kernel (a device's interrupt)",
+        (_, DeliveryPath::DeviceIrq) => "for the thread to enter the kernel (a device interrupt)",
         (_, DeliveryPath::PageFault) => "for the thread to enter the kernel (page fault)",
         (_, DeliveryPath::OtherIrq) => "for the thread to enter the kernel (an interrupt)",
         (_, DeliveryPath::ReschedIpi) => "for the thread to enter the kernel (reschedule interrupt)",

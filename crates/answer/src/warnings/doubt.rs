@@ -57,7 +57,7 @@ fn lost(m: &Counts<'_>) -> Option<Warning> {
             "the probes lost {}, since a counter's map was full or a probe interrupted itself: counts are lower bounds",
             plural(lost as usize, "event")
         ),
-        "repeat with less other load",
+        "repeat with less load from other programs",
     ))
 }
 
@@ -87,7 +87,7 @@ pub fn no_room(full: &[(Full, u64)]) -> Vec<Warning> {
                 "process",
                 "children_lost",
                 "their work is not counted, and all counts are lower bounds",
-                "trace one process of them (-p), or fewer at once",
+                "trace only one process (-p), or fewer at a time",
             ),
             Full::Errnos => (
                 "error",
@@ -306,10 +306,10 @@ pub fn results_unseen(ended: u64, reaped: u64) -> Option<Warning> {
         Warning::new(
             "results_unseen",
             format!(
-                "no system call reaped {unseen} of {ended} completions of native aio: the program reaps them in the ring's memory, \
-                 or has not reaped them. Their bytes, errors and latencies are not counted"
+                "no system call reaped {unseen} of {ended} native aio completions: the program reaps them from the ring's memory, or has not reaped \
+                 them. Their bytes, errors and latencies are not counted"
             ),
-            "io_getevents(2) would show them",
+            "reap them with io_getevents(2), which iotrail can trace",
         )
     })
 }
@@ -335,8 +335,8 @@ pub fn results_unreturned(requests: u64, returned: u64) -> Option<Warning> {
         Warning::new(
             "results_unseen",
             format!(
-                "{unseen} of {requests} requests of POSIX AIO were not returned by aio_return(3): the program only calls \
-                 aio_error(3) or waits for a signal, or they did not complete. Their completions, bytes, errors and latencies are not counted"
+                "{unseen} of {requests} POSIX AIO requests were not returned by aio_return(3): the program only calls aio_error(3) or waits for a \
+                 signal, or they did not complete. Their completions, bytes, errors and latencies are not counted"
             ),
             "call aio_return(3): no other event shows their completion",
         )
@@ -349,10 +349,10 @@ pub fn submissions_unseen(requests: u64) -> Option<Warning> {
         Warning::new(
             "submissions_unseen",
             format!(
-                "{requests} requests of native aio were submitted before their probe was attached: requests are lower bounds, and \
-                 these completions have no opcode"
+                "{requests} native aio requests were submitted before their probe was attached: requests are lower bounds, and these completions \
+                 have no opcode"
             ),
-            "let the trace start the program (--)",
+            "start the program from the trace (--)",
         )
     })
 }
@@ -363,9 +363,8 @@ pub fn samples_lost(how: &CpuSamples) -> Option<Warning> {
     (how.lost as f64 > 0.05 * expected as f64).then(|| {
         Warning::new(
             "samples_lost",
-            format!("{} of {expected} samples of the CPUs were lost: shares cover the other samples", how.lost),
-            "a virtual machine on a busy host loses samples, and so do long periods \
-             with interrupts disabled",
+            format!("{} of {expected} CPU samples were lost: shares cover the other samples", how.lost),
+            "a virtual machine on a busy host loses samples, as do long periods with interrupts disabled",
         )
     })
 }

@@ -277,5 +277,5 @@ fn metrics_of_a_program_are_metrics_of_its_experiment() {
                 [load]\nprogram=['x']\nmetric=['own_of_test=/(a)/']\n[[arm]]\nname='a'\n[[arm]]\nname='b'\nring='sqpoll'";
     assert_eq!(parse(text, "x").unwrap().metrics, ["own_of_test"]);
     let e = parse(&text.replace("metrics=['own_of_test']", "metrics=['other']"), "x").unwrap_err();
-    assert!(e.to_string().contains("no metric is called 'other'"), "{e}");
+    assert!(e.to_string().contains("unknown metric 'other'"), "{e}");
 }
