@@ -11,8 +11,8 @@ use iotrail_schema::run_record::RunRecord;
 /// Width of the metric name column.
 const NAME: u16 = 26;
 
-const LEGEND: &str = "Medians over all measurements of a kernel, with the lowest and highest where these are apart. Listed are the figures \
-     whose ranges do not meet on all kernels; under each table, those that are the same. –: not known.";
+const LEGEND: &str = "Medians over all measurements of a kernel, with minimum and maximum if they differ. The table lists the figures whose ranges \
+     do not overlap on all kernels; the figures below it are the same on all kernels. –: unknown.";
 
 /// The comparison of all kernels.
 pub struct Across<'a> {

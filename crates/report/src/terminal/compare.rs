@@ -9,10 +9,9 @@ use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::run_record::value_text;
 
 /// The legend of the headings.
-pub const LEGEND: &str = "ratio: of the metric, the second side over the first, with its 95 % interval; noise: how far the \
-     load seems to differ from itself, by its control arm; visible: the difference that so many repeats would have shown in 95 % of \
-     cases; both in percent; verdict: with all comparisons of the metric together. –: not known. docs/method.md says how to read \
-     them.";
+pub const LEGEND: &str = "ratio: the metric of the second side over the first, with its 95 % interval; noise: noise floor from the control arm; \
+     visible: minimum detectable effect of this many repeats (power 95 %); both in percent; verdict: corrected for all comparisons of the metric. –: \
+     unknown. docs/method.md describes the columns.";
 
 /// Up to this number of comparisons, the answer is followed by a table.
 pub const SHORT: usize = 8;

@@ -19,10 +19,10 @@ const NAME: usize = 24;
 const LINES: usize = 20;
 const ROWS: usize = 8;
 
-const LEGEND: &str = "ratio: mean over the machines, with its 95 % interval; spread: standard deviation between machines; another: where the ratio \
-     of another such machine lies, in 95 of 100; holds: machines of which the verdict is true by themselves. +: holds there; -: the other way; =: no \
-     difference; !: a difference where none is claimed; ?: inconclusive; x: not comparable; o: cannot test it; .: nothing measured. \
-     docs/fleets.md says how to read them.";
+const LEGEND: &str = "ratio: mean over the machines, with its 95 % interval; spread: standard deviation between machines; another: interval that \
+     contains the ratio of another such machine in 95 of 100 cases; holds: machines whose own verdict is the same. +: holds there; -: the opposite \
+     direction; =: no difference; !: a difference although none is claimed; ?: inconclusive; x: not comparable; o: not testable; .: not measured. \
+     docs/fleets.md describes the columns.";
 
 /// `store`: the option that names the store in other commands, ` --store s.db`, or empty.
 pub fn screen(a: &FleetAnswer, unit: Unit, full: bool, store: &str, style: Style) -> Screen {

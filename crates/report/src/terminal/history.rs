@@ -6,8 +6,8 @@ use super::style::Style;
 use iotrail_answer::history::{Change, History, Series, with};
 use iotrail_base::words::{UNKNOWN, plural, so_many};
 
-const LEGEND: &str = "ratio: the new level over the old one, with its 95 % interval as though the run were known; before, since: runs of the \
-     two levels. docs/method.md says what counts as a change.";
+const LEGEND: &str = "ratio: the new level over the old level, with its 95 % interval (assuming that the run of the change is known); before, since: \
+     runs at each level. docs/method.md defines what counts as a change.";
 
 pub fn screen(h: &History, full: bool, style: Style) -> Screen {
     let mut out = Screen::new(style);
@@ -15,7 +15,7 @@ pub fn screen(h: &History, full: bool, style: Style) -> Screen {
     out.heading(&h.answer());
     if h.left_out > 0 {
         let n = so_many(h.left_out, "measurement");
-        out.paragraph("  note  ", &format!("{n} left out, which measured a load different from the requested one"));
+        out.paragraph("  note  ", &format!("{n} left out, because the measured load differs from the requested load"));
     }
     let mut runs: Vec<i64> = shown.iter().map(|(_, c)| c.run).collect();
     runs.sort_unstable();

@@ -153,7 +153,7 @@ pub fn stages(stages: Option<&StageRecord>, sampled: bool) -> Vec<String> {
     let too_few = sampled && s.total_ci95.is_none();
     if s.completions < FEW || too_few {
         let all = plural(s.completions as usize, if too_few { "sampled completion" } else { "completion" });
-        return vec![format!("{UNKNOWN}: {all} with all stages, which is too few")];
+        return vec![format!("{UNKNOWN}: only {all} with all stages, too few")];
     }
     let part = |name: &str, ns: f64| format!("{name} {} ({})", percent(ns / s.total_ns), span(ns));
     let mut items = vec![
@@ -227,7 +227,7 @@ pub fn order(order: Option<&Order>) -> Vec<String> {
     if order.completions > 0 {
         let (inversions, all) = (count(order.inversions as f64), count(order.completions as f64));
         items.push(format!("{inversions} of {all} completions overtook another"));
-        items.push(format!("at most {} places off", order.max_displacement));
+        items.push(format!("by at most {} positions", order.max_displacement));
     }
     let by = [
         ("block layer", order.by.block),
@@ -243,9 +243,9 @@ pub fn order(order: Option<&Order>) -> Vec<String> {
 fn delivery(d: &Delivery) -> String {
     let all = count(d.completions as f64);
     match d.inversions {
-        0 => format!("all {all} with a known ready time were posted in that order"),
+        0 => format!("all {all} with a known ready time were posted in ready order"),
         n => format!(
-            "of {all} with a known ready time, {} were posted out of that order, by at most {} places",
+            "of {all} with a known ready time, {} were posted out of ready order, by at most {} positions",
             count(n as f64),
             d.max_displacement
         ),

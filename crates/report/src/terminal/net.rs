@@ -213,7 +213,7 @@ fn answered(total: &ServerCounts) -> Vec<String> {
     let some = [
         (c.short_sends, "short sends"),
         (c.zero_copy_sends, "zero-copy sends"),
-        (c.zero_copy_copied, "of them copied nevertheless"),
+        (c.zero_copy_copied, "of these copied anyway"),
         (c.cq_overflows, "completions that overflowed the queue"),
         (c.buffers_exhausted, "receives without a free buffer"),
     ];

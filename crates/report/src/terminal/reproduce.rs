@@ -21,8 +21,9 @@ const LINES: usize = 20;
 /// Lines reserved below the figures.
 const FOOT: usize = 5;
 
-const LEGEND: &str = "here: with its 95 % interval. An effect agrees if the interval lies between half and twice the published one in logarithm, a \
-     count within a fifth or 0.05, a knee within one step of the curve. docs/reproduce.md has the rule.";
+const LEGEND: &str = "here: measured value with its 95 % interval. An effect agrees if the interval is between half and twice the published effect \
+     (logarithmically), a count if it is within a fifth or 0.05, a knee if it is within one step of the curve. docs/reproduce.md gives the exact \
+     rule.";
 
 pub fn screen(r: &Reproduction, how: Reproduced<'_>, style: Style) -> Screen {
     let mut out = Screen::new(style);

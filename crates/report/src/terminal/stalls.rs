@@ -59,7 +59,7 @@ pub fn one(c: &Capture, now_unix_s: u64, full: bool, style: Style) -> Screen {
     out.blank();
     let group = s.process.cgroup.clone().unwrap_or_else(|| UNKNOWN.into());
     out.field("process", &[format!("{} ({})", s.process.comm, s.process.tgid), group]);
-    let state = if s.is_over { "over" } else { "not over when the capture was written" };
+    let state = if s.is_over { "over" } else { "ongoing when the capture was written" };
     out.field(
         "lasted",
         &[span(s.lasted_ns as f64), state.into(), format!("began {} ago", ago(s.began_unix_ns, now_unix_s))],

@@ -96,17 +96,17 @@ fn punts_are_printed_with_their_cause() {
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     for told in [
-        "handed to io-wq as requested (IOSQE_ASYNC)",
-        "12 handed to io-wq: would have blocked",
+        "punted to io-wq as requested (IOSQE_ASYNC)",
+        "12 punted to io-wq: would have blocked",
         "read: 3 requested no completion",
-        "1 handed to io-wq: drained (IOSQE_IO_DRAIN)",
+        "1 punted to io-wq: drained (IOSQE_IO_DRAIN)",
     ] {
         assert!(text.contains(told), "{text}");
     }
     assert!(!text.contains("requests these are"), "{text}");
     t.rings[0].opcodes[0].punted_requests = Some(Estimate { total: 11.0, ci95: [11.0, 11.0] });
     let text = trace::screen(&t, true, PLAIN).to_string();
-    assert!(text.contains("11 requests handed to io-wq, some more than once"), "{text}");
+    assert!(text.contains("11 requests punted to io-wq, some more than once"), "{text}");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn too_small_a_sample_gives_no_estimate() {
     r.enter_calls = None;
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
-    assert!(text.contains("submitted    io_uring_enter calls –: 1 request traced, which is too few\n"), "{text}");
+    assert!(text.contains("submitted    io_uring_enter calls –: only 1 request traced, too few\n"), "{text}");
     assert!(text.contains("task work    100 % in runs of 1 · of 400 traced\n"), "{text}");
 }
 
@@ -152,8 +152,8 @@ fn worker_only_opcodes_are_not_reported_as_blocking() {
     let punted = |name| OpcodeRecord { punted_would_block: 7, ..opcode(name, 7, 1_000) };
     t.rings[0].opcodes = vec![punted("fsync"), punted("openat")];
     let text = trace::screen(&t, true, PLAIN).to_string();
-    assert!(text.contains("fsync: 7 handed to io-wq: always executed by a worker\n"), "{text}");
-    assert!(text.contains("openat: 7 handed to io-wq: would have blocked\n"), "{text}");
+    assert!(text.contains("fsync: 7 punted to io-wq: always executed by a worker\n"), "{text}");
+    assert!(text.contains("openat: 7 punted to io-wq: would have blocked\n"), "{text}");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn shares_of_few_requests_are_counts() {
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
     for told in [
-        "stages       –: 1 completion with all stages, which is too few\n",
+        "stages       –: only 1 completion with all stages, too few\n",
         "task work    2 of 3 in runs of 2 · 1 of 3 in runs of 1 · of 3 traced\n",
         "ready where  1 of 1 on CPU 0, posted on CPU 1 · of 1 traced\n",
     ] {
@@ -227,7 +227,7 @@ fn a_sampled_mean_needs_its_interval() {
     assert!(text.contains("latency      mean 110 µs (95 % CI 88.0 µs to 160 µs) · min"), "{text}");
     assert!(text.contains("mean total 110 µs (95 % CI 90.0 µs to 150 µs)"), "{text}");
     // The other ring and the total have too few completions.
-    assert_eq!(text.matches(" sampled completions with all stages, which is too few\n").count(), 2, "{text}");
+    assert_eq!(text.matches(" sampled completions with all stages, too few\n").count(), 2, "{text}");
     t.total.latency_ns.mean_ci95 = None;
     let text = trace::screen(&t, true, PLAIN).to_string();
     assert!(text.contains("latency      mean – · min"), "{text}");

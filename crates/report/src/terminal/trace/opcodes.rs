@@ -85,17 +85,17 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
         op.held_mean_ns.map(|ns| format!("buffers in use for {} each, until the notification", span(ns))),
         some(op.messages, "messages from other rings"),
         some(op.denied, "rejected by policy (EACCES at submission)"),
-        some(op.punted_asked, "handed to io-wq as requested (IOSQE_ASYNC)"),
+        some(op.punted_asked, "punted to io-wq as requested (IOSQE_ASYNC)"),
         some(
             op.punted_would_block,
             if opcode::is(&op.opcode, opcode::WORKER) {
-                "handed to io-wq: always executed by a worker"
+                "punted to io-wq: always executed by a worker"
             } else {
-                "handed to io-wq: would have blocked"
+                "punted to io-wq: would have blocked"
             },
         ),
-        some(op.punted_drained, "handed to io-wq: drained (IOSQE_IO_DRAIN)"),
-        punted_again(op).and_then(|n| some(n, "requests handed to io-wq, some more than once")),
+        some(op.punted_drained, "punted to io-wq: drained (IOSQE_IO_DRAIN)"),
+        punted_again(op).and_then(|n| some(n, "requests punted to io-wq, some more than once")),
     ]
     .into_iter()
     .flatten()

@@ -17,7 +17,7 @@ pub fn enter_batches(batches: &[EnterBatch], all: Option<&Estimate>, followed: &
     }
     let Some(all) = all else {
         return vec![format!(
-            "io_uring_enter calls {UNKNOWN}: {} traced, which is too few",
+            "io_uring_enter calls {UNKNOWN}: only {} traced, too few",
             plural(requests as usize, "request")
         )];
     };

@@ -165,9 +165,9 @@ pub fn followed(total: &Total, overflows: u64) -> Vec<String> {
     items.extend(some(f.came_later.unwrap_or(0), "requests submitted while windows finished: counted, not traced"));
     items.extend(some(f.skipped, "without a completion, as requested"));
     let overflowed = match overflows {
-        0 => "without a completion that was seen",
+        0 => "without an observed completion",
         _ => {
-            "without a completion that was seen: completions that overflow the queue do not name their request and have no latency"
+            "without an observed completion: completions that overflow the queue do not name their request and have no latency"
         }
     };
     items.extend(some(f.no_completion, overflowed));
@@ -175,7 +175,7 @@ pub fn followed(total: &Total, overflows: u64) -> Vec<String> {
     items.extend(some(f.unfinished, unfinished));
     items.extend(some(f.no_room, "dropped: map full"));
     items.extend(some(f.ring_buffer_full, "lost: ring buffer full"));
-    items.extend(some(f.unreaped, "whose reaping was not seen"));
+    items.extend(some(f.unreaped, "without an observed reap"));
     items.extend(some(
         f.shared_user_data,
         "of requests with the same user data or iocb as another open request: ambiguous",
