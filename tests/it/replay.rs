@@ -32,11 +32,7 @@ fn unchanged() -> End {
     let place = Place::new();
     iolog(&place, "write", 200);
     let ended = run(place.tool(replay(&[])).env("XDG_CACHE_HOME", place.join("cache"))).ok();
-    assert!(
-        ended.stdout.starts_with("The requests of the iolog were replayed one after the other"),
-        "{}",
-        ended.stdout
-    );
+    assert!(ended.stdout.starts_with("The iolog's requests were replayed one at a time"), "{}", ended.stdout);
     assert!(ended.stdout.lines().count() <= 20, "{}", ended.stdout);
     assert!(ended.stdout.contains("(imported)"), "{}", ended.stdout);
     assert_eq!(std::fs::read(place.join("data")).expect("it is there"), vec![7u8; 64 << 12]);
@@ -94,7 +90,7 @@ fn refused() -> End {
         ),
         (&["replay", "log", "--map", &data_twice, "--allow-write"], &format!("--map: {data} is a recorded file, and")),
         (&["replay", "log", "--map", &other], "the replay would overwrite "),
-        (&["replay", "log", "--engine", "sync", "--ring", "none"], "--ring and --register are io_uring's; "),
+        (&["replay", "log", "--engine", "sync", "--ring", "none"], "--ring and --register apply only to io_uring; "),
         (&["replay", "log", "--engine", "sync", "--depth", "4"], "synchronous calls have no --depth and no --batch; "),
         (&["replay", "log", "--ring", "coop_taskrun"], "the recorded program has no ring: its calls are synchronous; "),
         (&["replay", "log", "--engine", "io_uring", "--ring", "sqpoll"], "a replay has no SQPOLL thread; "),

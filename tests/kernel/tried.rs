@@ -206,7 +206,7 @@ fn without_rings() -> Result<(), Failed> {
     let out = tried_with("tried_none", &[]);
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(2), "{said}");
-    assert!(said.contains("tried_none set up no io_uring, so that flags have no effect"), "{said}");
+    assert!(said.contains("tried_none set up no io_uring, so flags have no effect"), "{said}");
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_iotrail"));
     let arms = ["try", "--watch", "none", "--ring", "coop_taskrun"];
     // Its metric is missing for the same reason, which is reported first.
@@ -238,7 +238,7 @@ fn without_rings() -> Result<(), Failed> {
 fn beside_flags() -> Result<(), Failed> {
     let program = format!("short: {} tried_enter --count 100", ground().display());
     let run = tried("tried_enter", &["--cpus-arm", "0", "--env-arm", "A=1", "--ring", "none", "--arm", &program]);
-    assert_eq!(arm(&run, "none")["dropped"], "it changes nothing: the program requests these settings");
+    assert_eq!(arm(&run, "none")["dropped"], "no change: the program already requests these settings");
     assert_eq!((done(&run, "as-is"), done(&run, "short")), (vec![200.0, 200.0], vec![100.0, 100.0]));
     assert_eq!((done(&run, "cpus 0"), done(&run, "A=1")), (vec![200.0, 200.0], vec![200.0, 200.0]));
     // An environment variable may determine whether a program uses io_uring.

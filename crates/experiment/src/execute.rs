@@ -92,7 +92,7 @@ pub fn resume(plan: &Plan, store: &Store, kernel: Option<&str>) -> Result<Starte
         return Err(refuse(difference(&last.plan_key, &plan.key())));
     }
     if let (Some(now), Some(then)) = (kernel, last.kernels.iter().find(|k| kernel != Some(k.as_str()))) {
-        return Err(refuse(format!("it was measured on kernel {then}, and this is {now}")));
+        return Err(refuse(format!("it was measured on kernel {then}, and this kernel is {now}")));
     }
     let all = slots(plan, last.seed)?;
     let done: HashSet<(u32, u32)> = store.done(last.run)?;

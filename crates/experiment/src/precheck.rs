@@ -147,7 +147,7 @@ fn look(name: &str, options: &ProgramOptions, as_is: &AsIs<'_>, stop: &AtomicBoo
         return Ok(Some(arm));
     }
     if changes_nothing(options, as_is) {
-        let dropped = Some("it changes nothing: the program requests these settings".to_owned());
+        let dropped = Some("no change: the program already requests these settings".to_owned());
         return Ok(Some(TriedArm { dropped, ..arm }));
     }
     // With other flags, the program computes for as long as before. No pause in the as-is run was longer than the run
@@ -196,7 +196,7 @@ pub fn spare(plan: &mut Plan) {
     for cell in &mut plan.cells {
         if matches!(&cell.load, Load::Program(o) if o.change.sets(setup_flag::bit("sqpoll"))) {
             cell.untestable.get_or_insert_with(|| {
-                format!("sqpoll: the program uses {} of a CPU, and a thread that polls uses one", percent(share))
+                format!("sqpoll: the program uses {} of a CPU, and a polling thread uses a whole CPU", percent(share))
             });
         }
     }
@@ -261,7 +261,7 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
     }
     if changes_rings(plan) && r.rings.is_empty() {
         return Err(Error::input(
-            format!("{name} set up no io_uring, so that flags have no effect (exit status {})", r.exit_status),
+            format!("{name} set up no io_uring, so flags have no effect (exit status {})", r.exit_status),
             "check with iotrail trace -- CMD whether it is built and configured for io_uring",
         ));
     }
@@ -311,7 +311,7 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
             && let Some(other) = record.opcodes.iter().find(|o| !opcode::is(&o.opcode, opcode::POLLED))
         {
             let reason = format!(
-                "iopoll: the program submits {} requests, and only reads and writes can be polled",
+                "iopoll: the program submits {} requests, but only reads and writes can be polled",
                 other.opcode
             );
             return TriedArm { legal: Legal::No, reason, ..arm };
@@ -319,7 +319,7 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
         let looks = polls(record);
         if looks && added & setup_flag::bit("defer_taskrun") != 0 {
             risk(
-                "it does not wait in io_uring_enter: with defer_taskrun, nothing is delivered until it enters the kernel",
+                "it does not wait in io_uring_enter: with defer_taskrun, no completion is posted until it enters the kernel",
             );
         }
         if looks && added & setup_flag::bit("coop_taskrun") != 0 && given.flags & setup_flag::bit("taskrun_flag") == 0 {

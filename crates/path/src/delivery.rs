@@ -118,11 +118,11 @@ impl Carrier {
             Carrier::DevicePoll => (DeliveryPath::Iopoll, None),
             Carrier::Interrupt { by } => (DeliveryPath::IrqDirect, Some(by.to_string())),
             Carrier::KernelWorker => (DeliveryPath::Kworker, None),
-            Carrier::Stranger => (DeliveryPath::Unknown, Some("in a thread that is not watched".into())),
+            Carrier::Stranger => (DeliveryPath::Unknown, Some("in a thread that is not traced".into())),
             Carrier::HelperThread => (DeliveryPath::Thread, None),
             Carrier::Cancelled => (DeliveryPath::Inline, Some("cancelled by aio_cancel".into())),
             Carrier::Unseen => (DeliveryPath::Unknown, Some("its end was not seen".into())),
-            Carrier::Undecided => (DeliveryPath::Unknown, Some("the window closed before it was known".into())),
+            Carrier::Undecided => (DeliveryPath::Unknown, Some("the window closed before the path was known".into())),
         }
     }
 }

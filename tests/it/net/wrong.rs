@@ -110,8 +110,8 @@ fn descriptors() -> End {
     let hands: Vec<TcpStream> = (0..60).map(|_| connect(&server.address)).collect();
     let said = wait_for("the server's line", || Some(line(&mut server.child)).filter(|l| l.starts_with("iotrail: ")));
     let allowed =
-        said.strip_prefix("iotrail: no more connections can be accepted: the limit of open files (40 here) allows ");
-    let allowed = allowed.and_then(|rest| rest.split_once(" of them; ")).unwrap_or_else(|| panic!("{said}")).0;
+        said.strip_prefix("iotrail: no more connections can be accepted: the open file limit (40 here) allows ");
+    let allowed = allowed.and_then(|rest| rest.split_once(" connections; ")).unwrap_or_else(|| panic!("{said}")).0;
     let allowed: u64 = allowed.parse().expect("a number");
     assert!((20..40).contains(&allowed), "{said}");
     drop(hands);

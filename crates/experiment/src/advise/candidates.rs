@@ -52,8 +52,8 @@ pub fn of_program(placements: &[Placement]) -> Vec<Proposed> {
 /// Candidates for a recorded program: rings, batches, registrations, interface and CPUs. A replay has no SQPOLL thread.
 pub fn of_replay(program: &Program, placements: &[Placement]) -> Vec<Proposed> {
     let overlapped =
-        "keep 16 requests in flight. An upper bound: a recording does not show which requests need another's data";
-    let one_to_one = "replace each call by a request: io_uring_submit_and_wait(ring, 1)";
+        "keep 16 requests in flight. An upper bound: a recording does not show which requests depend on another's data";
+    let one_to_one = "replace each call with a request: io_uring_submit_and_wait(ring, 1)";
     let moves = match program.is_synchronous() {
         true => vec![
             of_engine("io_uring", 1, one_to_one),
@@ -64,7 +64,7 @@ pub fn of_replay(program: &Program, placements: &[Placement]) -> Vec<Proposed> {
             let mut moves: Vec<Move> =
                 RINGS.iter().filter(|ring| !ring.contains("sqpoll")).map(|ring| ring_move(ring, &[])).collect();
             let batch = i64::from((change::depth(program) / 2).min(16));
-            let how = format!("submit {batch} requests per io_uring_enter, and wait for as many");
+            let how = format!("submit {batch} requests per io_uring_enter, and wait for the same number");
             moves.extend((batch > 1).then(|| one(&format!("batch {batch}"), Effort::Lines, &how, "batch", batch)));
             let (files, buffers) = (program.observed.registered_files, program.observed.registered_buffers);
             moves.extend((!(files && buffers)).then(register));

@@ -132,7 +132,7 @@ fn places(base: &NetOptions, online: &[u32]) -> Vec<Move> {
     let taken = listed(base.sender.sender_cpus.as_deref(), online);
     let free: Vec<u32> = online.iter().copied().filter(|cpu| !taken.contains(cpu)).collect();
     let cpus = format_list(if free.is_empty() { online } else { &free });
-    let how = format!("bind each serving thread to a CPU, one after the other: pthread_setaffinity_np, CPUs {cpus}");
+    let how = format!("pin the serving threads to these CPUs in turn: pthread_setaffinity_np, CPUs {cpus}");
     all.push(one(&format!("server-cpus {cpus}"), Effort::Setting, &how, "server-cpus", cpus.as_str()));
     all
 }

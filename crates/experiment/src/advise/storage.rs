@@ -104,10 +104,8 @@ fn polling(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>)
     if base.sq_cpu.is_none() {
         match free {
             Some(cpu) => all.push(ring_move("sqpoll", &[("sq-cpu", *cpu)])),
-            None => out.push(left_out(
-                "sqpoll sq-cpu",
-                "the load runs on all CPUs, so that none is free for the SQPOLL thread",
-            )),
+            None => out
+                .push(left_out("sqpoll sq-cpu", "the load runs on all CPUs, so no CPU is free for the SQPOLL thread")),
         }
     }
     if base.sq_idle.is_none() {
@@ -120,7 +118,7 @@ fn polling(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>)
             )),
             None => out.push(left_out(
                 "sqpoll sq-idle",
-                "without --rate the load submits continuously, so that the SQPOLL thread does not sleep",
+                "without --rate the load submits continuously, so the SQPOLL thread does not sleep",
             )),
         }
     }
@@ -158,7 +156,7 @@ fn engines(base: &LoadOptions, out: &mut Vec<LeftOut>) -> Vec<Move> {
     }
     let other = |engine: &EngineKind| engine.engine().target == TargetKind::File && *engine != base.engine;
     if base.rw == Rw::Nop && now.nop != Nop::Refused {
-        out.push(left_out("engine", "no other engine has no-ops"));
+        out.push(left_out("engine", "no other engine supports no-ops"));
         return Vec::new();
     }
     let in_flight = base.depth.saturating_mul(base.jobs);
@@ -168,7 +166,7 @@ fn engines(base: &LoadOptions, out: &mut Vec<LeftOut>) -> Vec<Move> {
         let how = match *engine {
             EngineKind::Libaio => "submit with io_submit and reap with io_getevents (libaio)",
             EngineKind::PosixAio => "aio_read and aio_write, aio_suspend: threads of the C library do the I/O",
-            EngineKind::Sync => "pread and pwrite in as many threads as there are I/Os in flight",
+            EngineKind::Sync => "pread and pwrite with one thread per I/O in flight",
             _ => "submit and reap through io_uring",
         };
         let mut m = one(&format!("engine {name}"), Effort::Redesign, how, "engine", name);
@@ -185,7 +183,7 @@ fn engines(base: &LoadOptions, out: &mut Vec<LeftOut>) -> Vec<Move> {
                 let threads = plural(in_flight as usize, "thread");
                 out.push(left_out(
                     &m.name,
-                    &format!("one I/O per thread would need {threads}, and at most {THREADS} are tried"),
+                    &format!("one I/O per thread would need {threads}, but at most {THREADS} are tried"),
                 ));
                 continue;
             }
@@ -230,7 +228,7 @@ fn hosts(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -
         all.push(host(queue, "nr-requests", ("nr_requests", &number.to_string()), value));
     } else {
         let why = format!(
-            "{} in flight: the queue holds {now}, and another limit has no effect",
+            "{} in flight: the queue holds {now}, so another limit has no effect",
             plural(in_flight as usize, "I/O")
         );
         out.push(left_out("nr-requests", &why));
@@ -322,7 +320,7 @@ mod tests {
             reasons,
             [
                 "scheduler, nr-requests: they affect all users of the disk; --host-settings tries them",
-                "sqpoll sq-idle: without --rate the load submits continuously, so that the SQPOLL thread does not sleep",
+                "sqpoll sq-idle: without --rate the load submits continuously, so the SQPOLL thread does not sleep",
             ]
         );
         // A requested placement is kept; the SQPOLL thread gets the other CPU.
@@ -348,7 +346,7 @@ mod tests {
         let reason = |name: &str| out.iter().find(|o| o.name == name).map(|o| o.reason.as_str());
         assert_eq!(reason("scheduler bfq"), Some("no; as root"));
         assert!(!names(&all).iter().any(|name| name.contains("bfq")));
-        assert_eq!(reason("engine sync"), Some("one I/O per thread would need 300 threads, and at most 64 are tried"));
+        assert_eq!(reason("engine sync"), Some("one I/O per thread would need 300 threads, but at most 64 are tried"));
         // With few requests in flight, a different queue size has no effect, unless it is smaller than that number.
         let (_, out) = of("file = \"/data/f\"", Some(Ok(queue())), None);
         assert!(
@@ -377,7 +375,7 @@ mod tests {
         assert!(names.contains(&"engine io_uring · defer_taskrun,single_issuer · batch 8"), "{names:?}");
         let (all, out) = of("rw = \"nop\"\nrate = 500.0", None, None);
         assert!(all.iter().any(|p| p.candidate.name == "sqpoll sq-idle 1"));
-        let nop = left_out("engine", "no other engine has no-ops");
+        let nop = left_out("engine", "no other engine supports no-ops");
         assert_eq!(out, std::slice::from_ref(&nop));
         let (_, out) = of("rw = \"nop\"\nrate = 500.0", Some(Ok(queue())), None);
         assert_eq!(out, [left_out("scheduler, nr-requests", "the load has no target"), nop]);

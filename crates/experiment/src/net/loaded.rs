@@ -115,7 +115,7 @@ pub fn run(
                 warnings.push(Warning::new(
                     "server_lost",
                     format!("the server was lost: its side covers only the first {seconds} seconds"),
-                    "check whether it still runs, and its messages",
+                    "check whether the server is still running, and read its messages",
                 ));
                 broken_off = broken_off.or(lost);
                 half

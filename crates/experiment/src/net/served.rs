@@ -154,8 +154,7 @@ impl Serving<'_> {
             let limit = descriptors::raise().map_or_else(|_| String::new(), |n| format!(" ({n} here)"));
             let connections = self.server.counts().open();
             (self.tell)(ServeNews::Message(format!(
-                "no more connections can be accepted: the limit of open files{limit} allows {connections} of them; raise it \
-                 (ulimit -Hn)"
+                "no more connections can be accepted: the open file limit{limit} allows {connections} connections; raise it (ulimit -Hn)"
             )));
         }
         self.accept_failures += failures;

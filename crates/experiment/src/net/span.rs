@@ -242,7 +242,7 @@ fn measured(
     if record.total.user_ns.is_none() {
         warnings.push(Warning::new(
             "cpu_unknown",
-            "this kernel lacks CPU times of threads (CONFIG_SCHED_INFO): the CPU time of the server and per request is unknown",
+            "this kernel does not record the CPU time of threads (CONFIG_SCHED_INFO): the CPU time of the server and per request is unknown",
             "use a kernel with CONFIG_SCHED_INFO",
         ));
     }

@@ -86,7 +86,7 @@ fn drive(mut command: Command, name: &str, ready: &Ready, log: &File, give_up: &
     };
     while !is_ready()? {
         if give_up.load(Ordering::Relaxed) {
-            return Err(Error::machine(format!("the server ended before it was ready: {}", last()), "run it by hand"));
+            return Err(Error::machine(format!("the server exited before it was ready: {}", last()), "run it by hand"));
         }
         if began.elapsed() > STARTS_WITHIN {
             return Err(Error::machine(

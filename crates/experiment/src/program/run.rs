@@ -479,8 +479,8 @@ impl Run {
         let all = self.interrupted + self.rings.len() as u64;
         (self.interrupted > 0).then(|| {
             format!(
-                "signals interrupted {} of {} io_uring_setup calls before iotrail received them; \
-                 if the kernel does not restart it (SA_RESTART), such a call fails with EINTR, only under iotrail",
+                "signals interrupted {} of {} io_uring_setup calls before iotrail received them; unless the kernel restarts such a call \
+                 (SA_RESTART), the call fails with EINTR, which happens only under iotrail",
                 count(self.interrupted as f64),
                 count(all as f64)
             )

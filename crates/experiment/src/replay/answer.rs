@@ -77,7 +77,8 @@ pub(super) fn sentence(arms: &[ReplayArm], fidelity: &BTreeMap<String, Fidelity>
         return variants.join(" ");
     }
     if observed.doubts.imported {
-        return "The requests of the iolog were replayed one after the other; an iolog has no calls and no latencies to compare.".into();
+        return "The iolog's requests were replayed one at a time; an iolog has no calls and no latencies to compare."
+            .into();
     }
     let (iops, calls) = (fidelity.get("iops"), fidelity.get("calls_per_io"));
     let error = iops.and_then(|f| Some((f.error?, f.ci95)));

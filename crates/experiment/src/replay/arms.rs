@@ -93,10 +93,7 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
         let setup: Setup = ring.parse().map_err(refused)?;
         setup.check(1).map_err(refused)?;
         if setup.has(Flag::Sqpoll) {
-            return Err(Error::input(
-                "a replay has no SQPOLL thread",
-                "leave sqpoll out of --ring, or use `iotrail try`",
-            ));
+            return Err(Error::input("a replay has no SQPOLL thread", "omit sqpoll from --ring, or use `iotrail try`"));
         }
         options.ring = Some((setup.bits(), setup.cq_entries));
         names.push(format!("--ring {}", if ring.trim().is_empty() { "none" } else { ring }));
@@ -113,8 +110,11 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
     if options.interface != Interface::IoUring {
         if asked.ring.is_some() || asked.register.is_some() {
             return Err(Error::input(
-                format!("--ring and --register are io_uring's; --engine {} has no ring", name(options.interface)),
-                "leave them out, or use --engine io_uring",
+                format!(
+                    "--ring and --register apply only to io_uring; --engine {} has no ring",
+                    name(options.interface)
+                ),
+                "omit them, or use --engine io_uring",
             ));
         }
         (options.register_files, options.register_buffers) = (false, false);
@@ -122,12 +122,12 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
     let is_linked = || program.threads.iter().flat_map(|t| &t.ops).any(|op| op.sqe_flags & LINKED != 0);
     if options.interface == Interface::Libaio && is_linked() {
         return Err(Error::input(
-            "the recording has linked requests, and native aio has no links",
+            "the recording has linked requests, but native aio has no links",
             "use --engine io_uring",
         ));
     }
     if options.interface == Interface::Sync && (asked.depth.is_some() || asked.batch.is_some()) {
-        return Err(Error::input("synchronous calls have no --depth and no --batch", "leave them out"));
+        return Err(Error::input("synchronous calls have no --depth and no --batch", "omit them"));
     }
     if synchronous && asked.interface.is_none() && (asked.ring.is_some() || asked.register.is_some()) {
         return Err(Error::input(

@@ -34,7 +34,7 @@ pub(super) struct Check {
 
 impl Check {
     pub fn new(recording: &Path, files: &Files, options: &ReplayOptions, folder: &Path) -> Result<Self> {
-        let no_file = |e| Error::machine("cannot create a file for the self-check", "make space there").because(e);
+        let no_file = |e| Error::machine("cannot create a file for the self-check", "free space there").because(e);
         let file = tempfile::Builder::new().prefix("replay-").tempfile_in(folder).map_err(no_file)?.into_temp_path();
         let mut arguments: Vec<String> = ["replay", "--once"].map(String::from).to_vec();
         let mut targets = Vec::new();
@@ -80,7 +80,7 @@ impl Check {
             let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
             return Err(Error::machine(
                 format!("the recorded replay failed: {said}"),
-                "correct that, or use --trace off: the answer has no self-check then",
+                "fix this, or use --trace off, which omits the self-check",
             ));
         }
         let mut compiler = Compiler::new(u64::MAX);

@@ -41,9 +41,10 @@ pub(super) fn of(
     };
     let limit = |(code, text): (&str, Option<String>)| Some(ReplayLimit { code: code.into(), text: text? });
     let known: [(&str, Option<String>); 17] = [
-        ("imported", fixed(d.imported, "an iolog has no calls, completions and open flags: the replay cannot be checked against the recorded program, and files are opened without O_DIRECT")),
+        ("imported", fixed(d.imported, "an iolog contains no calls, completions or open flags: the replay cannot be checked against the recorded \
+                                        program, and files are opened without O_DIRECT")),
         ("unchecked", checks.failed.as_ref().map(|why| {
-            format!("the replay's own error is unknown, because no replay could be recorded as the program was: {why}")
+            format!("the replay's own error is unknown, because no replay could be recorded in the same way as the program: {why}")
         })),
         ("lost_events", (d.lost_events > 0).then(|| {
             format!("the recording lost {}: its counts are lower bounds, and so are those of the replay", so_many(d.lost_events, "event"))
@@ -53,16 +54,18 @@ pub(super) fn of(
         ("unexplained", counted(d.unexplained, "request", "are not replayed: their ring or call is not in the recording")),
         ("side_calls", counted(d.side_calls, "synchronous call", "of threads without other I/O are not replayed: they are too few to be part of the load")),
         ("part", o.is_part.then(|| format!("only the first {} of the recording are replayed", so_many(program.requests(), "request")))),
-        ("sqpoll", fixed(d.sqpoll_rings > 0, "the recorded rings have SQPOLL, and a replay submits by calls: its counts of calls are those of a ring without SQPOLL")),
+        ("sqpoll", fixed(d.sqpoll_rings > 0, "the recorded rings use SQPOLL, but a replay submits with system calls: its call counts are those of \
+                                              rings without SQPOLL")),
         ("shared_ring", (d.shared_rings > 0).then(|| {
             let rings = if d.shared_rings == 1 { "a ring is".into() } else { format!("{} rings are", d.shared_rings) };
-            format!("{rings} used by several threads; in the replay each thread has its own, so their waits for each other are missing")
+            format!("{rings} used by several threads; in the replay each thread has its own ring, so their waits for each other are missing")
         })),
         ("posix_aio", fixed(d.posix_aio, "POSIX AIO is replayed as native aio: glibc's helper threads are missing")),
-        ("skipped_completions", counted(d.skipped_completions, "request", "asked for no completion; in the replay they have one")),
-        ("file_position", counted(d.at_position, "request", "name no offset: the replay assumes that each file is used from its start")),
+        ("skipped_completions", counted(d.skipped_completions, "request", "requested no completion; in the replay they have one")),
+        ("file_position", counted(d.at_position, "request", "have no offset: the replay assumes that each file is used from its start")),
         ("think_time", arms::thinks(program).then(|| format!(
-            "think time is {} of the threads' time; a variant changes only the rest, and a changed program may compute less: the range is from the arms as recorded to those with no think time",
+            "think time is {} of the threads' time; a variant changes only the rest, and a changed program may compute less: the range extends from \
+             the arms with the recorded think time to the arms without think time",
             percent(share(sums.think_ns, sums.threads_ns))
         ))),
         ("waits_elsewhere", (!d.imported && idle > IDLE).then(|| format!(
@@ -70,24 +73,25 @@ pub(super) fn of(
             percent(idle)
         ))),
         ("page_cache", page_cache(program, &checks.observed)),
-        ("upper_bound", fixed(upper_bound, "whether a request depends on the data of an earlier one is not recorded: more requests in flight are an upper bound")),
+        ("upper_bound", fixed(upper_bound, "the recording does not show whether a request depends on an earlier request's data: results with more \
+                                            requests in flight are upper bounds")),
     ];
     let failed = arms.iter().zip(rounds).filter(|(_, round)| round.counts.errors > 0).map(|(arm, round)| {
         let errno = round.errno.filter(|e| *e > 0).map_or_else(|| "fewer bytes than recorded".into(), errno_name);
         let requests = so_many(round.counts.errors, "request");
         let of = round.counts.ios;
         let text = format!(
-            "{}: {requests} of {of} failed or were short ({errno}); their times are not those of the recorded ones",
+            "{}: {requests} of {of} failed or were short ({errno}); their times do not represent the recorded requests",
             arm.name
         );
         ("errors", Some(text))
     });
     let copies = fixed(
         files.has_copies(),
-        "files that are written are copies in another place: extents, holes and the device may differ",
+        "written files are copies in another location: extents, holes and the device may differ",
     );
     let gone = |path: &PathBuf| {
-        ("replaced_file", Some(format!("{} is gone: a file of random bytes takes its place", path.display())))
+        ("replaced_file", Some(format!("{} no longer exists: a file of random bytes replaces it", path.display())))
     };
     let untraced = rounds.iter().find_map(|round| round.untraced.as_ref());
     let untraced = untraced.map(|why| format!("kicks, interrupts and punts are not counted: {why}"));
@@ -103,7 +107,8 @@ fn page_cache(program: &Program, checks: &[Observed]) -> Option<String> {
     let (a, b) = fast(&program.observed.sums.latencies).zip(fast(&replayed))?;
     (buffered && !program.observed.doubts.imported && (a - b).abs() > FAST_APART).then(|| {
         format!(
-            "{} of the requests took less than {} in the recording and {} in the replay: the page cache had other pages, and times do not compare",
+            "{} of the requests took less than {} in the recording and {} in the replay: the page cache held different pages, so times are not \
+             comparable",
             percent(a),
             span(FAST_NS as f64),
             percent(b)

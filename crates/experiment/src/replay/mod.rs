@@ -122,7 +122,10 @@ pub fn replay(
     // An interrupted block contains no pairs.
     let pairs = rounds.iter().map(|r| r.runs.len()).min().unwrap_or(0);
     if pairs == 0 {
-        return Err(Error::machine("stopped before a replay was measured", "let it run longer, or record less"));
+        return Err(Error::machine(
+            "stopped before a replay was measured",
+            "let the replay run longer, or record less",
+        ));
     }
     rounds.iter_mut().for_each(|r| r.runs.truncate(pairs));
     Ok(record(&program, recording, &arms, &rounds, &checks, &files))
@@ -142,7 +145,7 @@ pub fn once(program: Program, options: &ReplayOptions, stop: &AtomicBool) -> Res
     let arms = arms::of(&program, options)?;
     let files = prepare(&program, options, stop)?;
     let arm = arms.iter().rev().find(|arm| !arm.is_control && arm.base == 0).expect("the unchanged replay is one");
-    let interrupted = || Error::machine("stopped during the replay", "let it run longer, or record less");
+    let interrupted = || Error::machine("stopped during the replay", "let the replay run longer, or record less");
     let Run { measurement, latency } = Run::measured(arm, &files, stop)?.ok_or_else(interrupted)?;
     Ok(Once { measurement, latency_histogram: latency.iter().collect() })
 }

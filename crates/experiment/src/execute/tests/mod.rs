@@ -77,7 +77,7 @@ fn a_run_is_not_resumed_with_another_plan_or_kernel() {
     let started = start(&plan, 7, &mut store).unwrap();
     store.save(started.run, 1, 1, &sample::measurement(), &sample::histogram()).unwrap();
     let e = resume(&plan, &store, Some("7.2.0")).unwrap_err().to_string();
-    assert!(e.contains("measured on kernel 6.18.0, and this is 7.2.0"), "{e}");
+    assert!(e.contains("measured on kernel 6.18.0, and this kernel is 7.2.0"), "{e}");
     plan.repeats = 4;
     let e = resume(&plan, &store, None).unwrap_err();
     assert!(e.to_string().contains("repeats was 3 and is 4"), "{e}");
