@@ -29,7 +29,7 @@ const CALL: usize = size_of::<types::captured_call>();
 const SYNC: usize = size_of::<types::captured_sync>();
 const RING: usize = size_of::<types::captured_ring>();
 const FILE: usize = size_of::<types::captured_file>();
-const _: () = assert!(RING < REQUEST && REQUEST < CALL && CALL < SYNC && SYNC < FILE);
+const _: () = assert!(RING < REQUEST && REQUEST < SYNC && SYNC < CALL && CALL < FILE);
 
 /// Number of calibration calls, which measure the probes' share of a think time.
 const CALIBRATION: usize = 2000;
@@ -305,6 +305,7 @@ impl Maker {
             flags: if kind == ReplayCallKind::Enter { c.flags } else { 0 },
             result: c.result,
             reaped: self.reaped(&c),
+            heads_reaped: (c.has_heads != 0).then_some(c.heads_reaped),
         }
     }
 

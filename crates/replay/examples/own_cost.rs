@@ -18,6 +18,7 @@ fn main() {
         steps: (0..REQUESTS).map(step).collect(),
         ops: vec![op; REQUESTS as usize],
         merges: false,
+        has_links: false,
         waits: vec![Wait::Sleep],
         most_in_flight: DEPTH,
     };

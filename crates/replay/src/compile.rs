@@ -162,6 +162,7 @@ impl Compiler {
             }
             thread.merges = kind == batches::Kind::AsReaped;
             let Some(first_step) = thread.steps.first() else { continue };
+            thread.has_links = thread.ops.iter().any(|op| !op.ends_chain());
             let is_synchronous = thread.steps.iter().all(|s| s.ring.is_none());
             if is_synchronous && thread.ops.len() as f64 <= most_ops as f64 * FEW_CALLS {
                 observed.doubts.side_calls += thread.ops.len() as u64;
@@ -293,8 +294,9 @@ impl Compiler {
         building.sums.calls += 1;
         let take = &mut building.sums.latencies;
         state.in_order.reap_to(c.reaped, |at| take.take(c.enter_ns.saturating_sub(at), 1));
-        // Completions beyond the number of submitted heads must be chain ends.
-        state.reaped_tails = state.reaped_tails.max(c.reaped.saturating_sub(state.heads)).min(state.tails);
+        // Older recordings lack the number of heads: completions beyond the submitted heads must be chain ends.
+        let heads = c.heads_reaped.unwrap_or(state.heads);
+        state.reaped_tails = state.reaped_tails.max(c.reaped.saturating_sub(heads)).min(state.tails);
 
         building.begin(c.enter_ns, c.exit_ns, c.think_ns);
         let gets_events = c.kind == ReplayCallKind::GetEvents || c.flags & sys::IORING_ENTER_GETEVENTS != 0;

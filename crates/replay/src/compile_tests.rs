@@ -48,6 +48,7 @@ fn call(tid: u32, ring: u32, at: u64, submits: u32, min_complete: u32, reaped: u
         flags: u32::from(min_complete > 0),
         result: submits as i32,
         reaped,
+        heads_reaped: None,
     })
 }
 
@@ -102,6 +103,23 @@ fn only_ends_of_chains_are_needed() {
     let needs: Vec<u32> = program.threads[0].steps.iter().map(|s| s.needs).collect();
     assert_eq!(needs, (0..40u32).map(|i| i.saturating_sub(1)).collect::<Vec<_>>());
     assert!(program.threads[0].ops[0].sqe_flags & LINK != 0);
+}
+
+#[test]
+fn reaped_heads_distinguish_ends_of_chains() {
+    let mut all = vec![file(1), ring(1)];
+    // Two chains in flight, and both have a completion: one its head and its end, the other none.
+    for i in 0..40u64 {
+        let at = 100 + i * 20;
+        all.extend([read(1, 1, at, LINK), read(1, 1, at, 0)]);
+        let ends = i.saturating_sub(1);
+        let Call(c) = call(1, 1, at, 2, 1, 2 * ends) else { unreachable!() };
+        all.push(Call(ReplayCall { heads_reaped: Some(ends), ..c }));
+    }
+    let program = compiled(&all);
+    let needs: Vec<u32> = program.threads[0].steps.iter().map(|s| s.needs).collect();
+    assert_eq!(needs, (0..40u32).map(|i| i.saturating_sub(1)).collect::<Vec<_>>());
+    assert!(program.threads[0].has_links);
 }
 
 #[test]

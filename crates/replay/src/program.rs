@@ -44,6 +44,8 @@ pub struct Thread {
     pub ops: Vec<Op>,
     /// Merges submissions whose needs are met at the same time: the program submits as many requests as it has reaped.
     pub merges: bool,
+    /// Some requests have a linked successor.
+    pub has_links: bool,
     /// How the thread waits for completions, by ring.
     pub waits: Vec<Wait>,
     /// Maximum completions outstanding at once, over all rings of the thread.

@@ -28,6 +28,7 @@ fn program(n: u32, depth: u32, kind: OpKind) -> Program {
         steps: (0..n).map(step).collect(),
         ops: (0..n).map(op).collect(),
         merges: false,
+        has_links: false,
         waits: vec![Wait::Sleep],
         most_in_flight: depth,
     };
@@ -175,6 +176,7 @@ fn events(path: &std::path::Path) -> Vec<ReplayEvent> {
             flags: 1,
             result: 1,
             reaped: i.saturating_sub(3),
+            heads_reaped: None,
         }));
     }
     all

@@ -203,13 +203,16 @@ impl<E: Engine> Loop<'_, E> {
         }
     }
 
-    /// Takes completions until `tails` chain ends have been reaped, or none is left.
+    /// Takes completions until `tails` chain ends have been reaped, or none is left. Heads that follow are taken too: they would
+    /// end the next wait, before which the program had reaped them.
     #[inline]
     fn reap(&mut self, ring: usize, tails: u32) {
         let Some(of) = self.rings[ring].as_mut() else { return };
         let mut left = tails;
         let mut now = 0;
-        while left > 0
+        let has_links = self.tools.thread.has_links;
+        let is_head = |engine: &mut E| engine.next().is_some_and(|number| !self.slots[number as usize].is_tail);
+        while (left > 0 || has_links && is_head(&mut of.engine))
             && let Some((number, result)) = of.engine.take()
         {
             if now == 0 {
@@ -263,6 +266,9 @@ impl<E: Engine> Loop<'_, E> {
     fn submit(&mut self, ring: usize, step: &Step, ops: &[Op], next: Option<u32>) -> Result<u64> {
         while self.free.len() < ops.len().min(self.slots.len()) {
             self.make_room(ring)?;
+        }
+        if self.tools.thread.has_links {
+            self.reap(ring, 0);
         }
         let Some(of) = self.rings[ring].as_mut() else { return Ok(self.tools.clock.now()) };
         let now = self.tools.clock.now();

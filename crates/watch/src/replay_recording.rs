@@ -162,7 +162,7 @@ fn encode(event: &ReplayEvent, previous: &mut Previous, out: &mut Vec<u8>) {
             to.put_since(previous.reaped(r.ring), r.reaped);
         }
         ReplayEvent::Call(c) => {
-            let mut to = Elements::of(out, CALL, 11);
+            let mut to = Elements::of(out, CALL, 11 + u32::from(c.heads_reaped.is_some()));
             to.put(c.tid);
             to.put(c.ring);
             to.put(number(&CALLS, &c.kind));
@@ -174,6 +174,9 @@ fn encode(event: &ReplayEvent, previous: &mut Previous, out: &mut Vec<u8>) {
             to.put(c.flags);
             to.put_signed(c.result.into());
             to.put_since(previous.reaped(c.ring), c.reaped);
+            if let Some(heads) = c.heads_reaped {
+                to.put(heads);
+            }
         }
         ReplayEvent::Sync(s) => {
             let mut to = Elements::of(out, SYNC, 10);
@@ -295,6 +298,7 @@ fn decode(from: &mut &[u8], previous: &mut Previous) -> Option<Option<ReplayEven
                 flags: f.next()?,
                 result: f.signed()?.try_into().ok()?,
                 reaped: f.since(previous.reaped(ring))?,
+                heads_reaped: if f.left > 0 { Some(f.next()?) } else { None },
             }))
         }
         SYNC => Some(ReplayEvent::Sync(ReplaySync {

@@ -57,6 +57,7 @@ fn call(i: u64) -> ReplayCall {
         flags: 1,
         result: 1,
         reaped: i.saturating_sub(15),
+        heads_reaped: i.is_multiple_of(2).then_some(i),
     }
 }
 

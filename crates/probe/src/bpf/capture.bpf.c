@@ -94,6 +94,27 @@ struct {
 	__type(value, struct files_near);
 } files_near SEC(".maps");
 
+/* Which completions of a ring belong to requests with a linked successor, by position in the completion queue. */
+#define RINGS_WITH_LINKS 64  /* rings with a larger number are not tracked */
+#define CQ_ENTRIES_MAX 65536 /* the kernel's limit, a power of two: it masks an index */
+
+struct link_heads {
+	__u64 reaped; /* heads before `counted` */
+	__u32 posted; /* position of the next completion */
+	__u32 counted;
+	__u64 is_used;
+	__u64 is_head[CQ_ENTRIES_MAX / 64];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RINGS_WITH_LINKS);
+	__type(key, __u32); /* the ring's number */
+	__type(value, struct link_heads);
+} link_heads SEC(".maps");
+
+bool has_links;
+
 struct thread {
 	__u64 left_ns; /* end of its last captured call, including the probes; 0: none yet */
 	__u64 off_ns;  /* total time off the CPU */
@@ -380,6 +401,48 @@ static __always_inline __u32 cq_head(struct io_ring_ctx *ring)
 	return TYPED_READ(rings, cq.head);
 }
 
+/* The ring has a linked request. Earlier completions had no successor. */
+static __noinline int link_met(struct io_ring_ctx *ring, __u32 number)
+{
+	struct link_heads *heads = bpf_map_lookup_elem(&link_heads, &number);
+
+	if (!heads || heads->is_used)
+		return 0;
+	heads->posted = TYPED_READ(ring, cached_cq_tail);
+	heads->counted = cq_head(ring);
+	heads->is_used = 1;
+	has_links = true;
+	return 0;
+}
+
+static int count_head(__u32 i, struct link_heads **of)
+{
+	struct link_heads *heads = *of;
+	__u32 at = heads->counted & (CQ_ENTRIES_MAX - 1);
+	__u64 bit = 1ull << (at & 63);
+
+	heads->counted++;
+	if (heads->is_head[at / 64] & bit) {
+		heads->is_head[at / 64] &= ~bit;
+		heads->reaped++;
+	}
+	return 0;
+}
+
+static __noinline int count_heads(struct captured_call *call)
+{
+	struct link_heads *heads = bpf_map_lookup_elem(&link_heads, &call->ring);
+
+	call->has_heads = heads && heads->is_used;
+	if (!heads || !heads->is_used)
+		return 0;
+	__u32 ahead = call->head - heads->counted;
+	if (ahead <= CQ_ENTRIES_MAX)
+		bpf_loop(ahead, count_head, &heads, 0);
+	call->heads_reaped = heads->reaped;
+	return 0;
+}
+
 /* Number of a context, from the header of its event ring (fs/aio.c). The context ID is the address of the ring in the
  * program's memory, which is not mapped before the program touches it.
  */
@@ -429,6 +492,8 @@ static __noinline int request_taken(struct io_kiocb *req, bool refused)
 	__u32 number = ring_number(ring, &key, 1), opcode = TYPED_READ(req, opcode), file = 0;
 	if (!number)
 		return lose();
+	if (TYPED_READ(req, flags) & REQ_F_LINKS)
+		link_met(ring, number - 1);
 	/* The opcodes differ if the request's SQE takes two slots, which a replay never uses. */
 	if (!sqe_of(ring, &sqe) || sqe.opcode != opcode)
 		refused = true;
@@ -478,6 +543,30 @@ SEC("tp_btf/io_uring_req_failed")
 int BPF_PROG(capture_refused, void *entry, struct io_kiocb *req, int error)
 {
 	return UNDISTURBED(request_taken(req, true));
+}
+
+static __noinline int request_completed(struct io_ring_ctx *ring, struct io_kiocb *req)
+{
+	struct ring_key key = { .address = (__u64)ring };
+	__u32 *known = bpf_map_lookup_elem(&ring_numbers, &key);
+	__u32 number = known ? *known - 1 : RINGS_WITH_LINKS;
+	struct link_heads *heads = bpf_map_lookup_elem(&link_heads, &number);
+
+	if (!heads || !heads->is_used)
+		return 0;
+	__u32 at = heads->posted++ & (CQ_ENTRIES_MAX - 1);
+	if (req && BPF_CORE_READ(req, flags) & REQ_F_LINKS)
+		heads->is_head[at / 64] |= 1ull << (at & 63);
+	return 0;
+}
+
+/* Only the ring and the request are common to all kernels. Each completion queue entry has one such event, in the order of the queue. */
+SEC("tp_btf/io_uring_complete")
+int capture_completion(__u64 *args)
+{
+	if (!has_links)
+		return 0;
+	return UNDISTURBED(request_completed((void *)args[0], (void *)args[1]));
 }
 
 /* A ring at a reused address gets a new number. */
@@ -592,6 +681,9 @@ static __noinline int ring_call_begins(struct pt_regs *regs, struct thread *thre
 	if (!number)
 		return 0;
 	call->ring = number - 1;
+	call->has_heads = call->heads_reaped = 0;
+	if (has_links && class == CALL_ENTER)
+		count_heads(call);
 	if (class == CALL_SUBMIT) {
 		struct iocbs all = {
 			.at = third, .ns = call->entered_ns, .tid = call->tid, .ring = call->ring,

@@ -55,6 +55,8 @@ struct captured_call {
 	__u32 flags; /* for a context: events in its ring; 0 if the head is unknown */
 	__s32 result;
 	enum call_class class;
+	__u64 has_heads;    /* the ring has had a linked request */
+	__u64 heads_reaped; /* completions before the head that belong to requests with a linked successor */
 };
 
 struct captured_sync {

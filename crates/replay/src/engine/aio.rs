@@ -157,6 +157,10 @@ impl Engine for Aio {
         self.done.len() as u32
     }
 
+    fn next(&mut self) -> Option<u32> {
+        self.done.front().map(|(slot, _)| *slot)
+    }
+
     fn take(&mut self) -> Option<(u32, i32)> {
         self.done.pop_front()
     }

@@ -21,6 +21,9 @@ pub(crate) trait Engine {
     /// Number of completions that can be taken without a call.
     fn available(&mut self) -> u32;
 
+    /// The slot of the next available completion.
+    fn next(&mut self) -> Option<u32>;
+
     /// Takes a completion: its slot and its result.
     fn take(&mut self) -> Option<(u32, i32)>;
 

@@ -31,6 +31,11 @@ impl Engine for Null {
     }
 
     #[inline]
+    fn next(&mut self) -> Option<u32> {
+        self.done.front().map(|(slot, _)| *slot)
+    }
+
+    #[inline]
     fn take(&mut self) -> Option<(u32, i32)> {
         self.done.pop_front()
     }

@@ -206,6 +206,12 @@ impl Engine for Uring {
     }
 
     #[inline]
+    fn next(&mut self) -> Option<u32> {
+        // SAFETY: the head is before a tail that was read with acquire order.
+        (self.available() > 0).then(|| unsafe { self.ring.cqe(self.cq_head) }.0 as u32)
+    }
+
+    #[inline]
     fn take(&mut self) -> Option<(u32, i32)> {
         if self.available() == 0 {
             return None;

@@ -32,6 +32,7 @@ fn events() -> Vec<ReplayEvent> {
             flags: 1,
             result: 3,
             reaped: 0,
+            heads_reaped: None,
         }),
         ReplayEvent::Sync(ReplaySync {
             tid: 7,
