@@ -106,7 +106,15 @@ fn exact() -> Result<(), Failed> {
         made.push((Read, 4, 0, 0, 8192, Some(1), 0, at + 7));
         made.push((Read, 1, 0, 4096, 12_288, None, 0, at + 7));
         made.push((Other, 23, 0, 0, 16, None, 0, at + 7));
-        called.extend([(4, 4, at), (2, 2, at + 4), (1, 0, at + 5), (0, 2, at + 5), (3, 3, at + 7)]);
+        // The linked write is the only head of a chain. The ring's heads are counted from its first linked request.
+        let (before, after) = ((round > 0).then_some(round), Some(round + 1));
+        called.extend([
+            (4, 4, at, before),
+            (2, 2, at + 4, before),
+            (1, 0, at + 5, after),
+            (0, 2, at + 5, after),
+            (3, 3, at + 7, after),
+        ]);
     }
     let recorded = requests(&events);
     let as_made =
@@ -115,7 +123,7 @@ fn exact() -> Result<(), Failed> {
     let has_file = |r: &&ReplayRequest| r.file == (!matches!(r.op, Nop | Other)).then_some(both.file);
     assert!(recorded.iter().all(has_file), "{recorded:?}");
     let all = calls(&events);
-    let as_called = |c: &&ReplayCall| (c.to_submit, c.min_complete, c.reaped);
+    let as_called = |c: &&ReplayCall| (c.to_submit, c.min_complete, c.reaped, c.heads_reaped);
     assert_eq!(all.iter().map(as_called).collect::<Vec<_>>(), called);
     for call in &all {
         assert_eq!((call.kind, call.flags), (ReplayCallKind::Enter, u32::from(call.min_complete > 0)), "{call:?}");
