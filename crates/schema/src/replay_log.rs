@@ -155,7 +155,7 @@ pub struct ReplayCall {
     pub result: i32,
     /// Completions of this ring that the program had reaped at the entry, as in [`ReplayRequest`].
     pub reaped: u64,
-    /// Reaped completions of requests with a linked successor; absent: the ring has had no linked request, or was not tracked.
+    /// Reaped completions of requests with a linked successor. Absent if the ring had no linked request or was not tracked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heads_reaped: Option<u64>,
 }
