@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::cli::profile::ProfileArgs;
 use iotrail_answer::unit::Unit;
 use iotrail_base::error::{Error, Result};
-use iotrail_base::output::Existing;
+use iotrail_base::output::{self, Existing};
 use iotrail_base::words::{count, list};
 use iotrail_base::{interrupt, ourselves};
 use iotrail_experiment::cell::{self, Measured, Watching};
@@ -59,10 +59,11 @@ pub struct BenchArgs {
 }
 
 pub fn run(args: &BenchArgs) -> Result<u8> {
+    // Report an unwritable output or store before running the load.
+    output::stdout_accepts()?;
     if args.repeats > 1 {
         return repeated(args);
     }
-    // Report an unwritable store before running the load.
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
     let measured = measure(args, store.as_mut());
     if let (Err(_), Some(store)) = (&measured, store) {

@@ -76,7 +76,9 @@ fn full() -> End {
         let line = "cannot write to standard output: No space left on device (os error 28); check where it leads";
         assert_eq!(ended.one_line(), line, "{command:?}");
     }
-    // A run whose answer cannot be printed is not started.
+    // A load or run whose answer cannot be printed is not started.
+    let ended = run(bench(&place, "--rw nop --count 8 --store unprinted.db").stdout(dev_full()));
+    assert_eq!((ended.status, place.path().join("unprinted.db").exists()), (3, false));
     let listed = run(&mut place.tool(["list", "--store", "s.db", "--json"])).ok().json();
     let runs = listed["runs"].as_array().expect("a list");
     assert!(runs.iter().all(|r| r["experiment"] == "bench"), "{runs:?}");

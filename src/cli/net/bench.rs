@@ -13,7 +13,7 @@ use crate::cli::slurm;
 use crate::runner::outline;
 use crate::runner::{self, Shown};
 use iotrail_base::error::{Error, Result};
-use iotrail_base::interrupt;
+use iotrail_base::{interrupt, output};
 use iotrail_cluster::{Served, Work};
 use iotrail_experiment::cell::Measured;
 use iotrail_experiment::file::Experiment;
@@ -146,6 +146,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         outline::show(&plan, args.run.seed.unwrap_or_else(fresh_seed), args.run.json)?;
         return Ok(0);
     }
+    output::stdout_accepts()?;
     match (plan.cells.len(), plan.repeats) {
         (1, 1) => one(args, &plan),
         _ => several(args, &mut plan),

@@ -6,7 +6,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use iotrail_base::error::{Error, Result};
-use iotrail_base::interrupt;
+use iotrail_base::{interrupt, output};
 use iotrail_experiment::net::loaded::{self, Loaded};
 use iotrail_load::{Doing, Progress};
 use iotrail_net::address::Address;
@@ -50,7 +50,8 @@ pub struct LoadArgs {
 pub fn run(args: &LoadArgs) -> Result<u8> {
     let sender = SenderOptions { seed: args.seed, ..args.sender.clone() };
     let spec = SenderSpec::resolve(&sender, &iotrail_host::cpu::online()?)?;
-    // Report an unwritable store before running the load.
+    // Report an unwritable output or store before running the load.
+    output::stdout_accepts()?;
     let mut store = args.store.as_deref().map(Store::create_or_open).transpose()?;
     let loaded = load(args, &spec, store.as_mut());
     let kept = loaded.as_ref().is_ok_and(|loaded| loaded.broken_off.is_none());
