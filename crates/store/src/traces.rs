@@ -206,6 +206,14 @@ impl Store {
         Ok(Some(LoadedTrace { summary, record }))
     }
 
+    /// Whether this number belonged to a trace that was removed.
+    pub fn had_trace(&self, trace: i64) -> bool {
+        // SQLite keeps the largest number that a table with AUTOINCREMENT has assigned.
+        let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'traces' AND ?1 BETWEEN 1 AND seq)
+                   AND NOT EXISTS (SELECT 1 FROM traces WHERE trace = ?1)";
+        self.db.query_row(sql, [trace], |row| row.get(0)).unwrap_or(false)
+    }
+
     /// A trace's slowest requests in the recording format; `None` if there are none.
     pub fn slowest(&self, trace: i64) -> Result<Option<Vec<u8>>> {
         let found = self.db.query_row("SELECT slowest FROM traces WHERE trace = ?1", [trace], |row| row.get(0));

@@ -101,6 +101,7 @@ fn the_oldest_traces_go_beyond_the_limits_and_the_newest_stays() {
     assert_eq!(numbers(3, 1 << 40), ["t2", "t3", "t4"]);
     assert_eq!(numbers(10, 2 * bytes), ["t4", "t5"]);
     assert_eq!(numbers(10, 1), ["t6"]);
+    assert_eq!([0, 1, 5, 6, 7].map(|number| store.had_trace(number)), [false, true, true, false, false]);
 }
 
 #[test]
