@@ -37,7 +37,7 @@ fn two_kernels() -> Vec<Boots> {
 }
 
 #[test]
-fn runs_of_several_kernels_are_one_with_the_kernel_as_a_parameter() {
+fn runs_on_several_kernels_merge_into_one_run_with_a_kernel_parameter() {
     let run = merged(&two_kernels(), &|_, _, _| None).unwrap();
     assert_eq!((run.axes, run.arms.len()), (vec!["kernel".to_owned(), "depth".into(), "arm".into()], 2));
     let cells: Vec<(u32, &str, &str, usize)> =
@@ -48,7 +48,7 @@ fn runs_of_several_kernels_are_one_with_the_kernel_as_a_parameter() {
 }
 
 #[test]
-fn counts_are_compared_and_times_are_not_where_machines_were_emulated() {
+fn only_counts_are_compared_between_emulated_kernels() {
     let run = merged(&two_kernels(), &|_, _, _| None).unwrap();
     let metrics: Vec<&str> = run.comparisons.iter().map(|c| c.metric.as_str()).collect();
     assert!(metrics.iter().all(|m| m.ends_with("_per_io") && *m != "cpu_per_io"), "{metrics:?}");
@@ -59,7 +59,7 @@ fn counts_are_compared_and_times_are_not_where_machines_were_emulated() {
 }
 
 #[test]
-fn differences_are_listed_separately_from_equal_facts() {
+fn differing_facts_are_listed_separately_from_equal_facts() {
     let cells = beside(&two_kernels());
     assert_eq!(
         cells.iter().map(|c| c.label.as_str()).collect::<Vec<_>>(),
@@ -82,7 +82,7 @@ fn differences_are_listed_separately_from_equal_facts() {
 }
 
 #[test]
-fn order_is_reported_in_exact_counts() {
+fn completion_order_is_reported_as_exact_counts() {
     let kernels = two_kernels();
     let run = merged(&kernels, &|_, _, _| None).unwrap();
     let said = sentences(&kernels, &run.comparisons);
@@ -100,7 +100,7 @@ fn order_is_reported_in_exact_counts() {
 }
 
 #[test]
-fn other_cells_are_of_another_plan() {
+fn runs_with_different_cells_have_different_plans() {
     let mut kernels = two_kernels();
     assert!(have_one_plan(&kernels));
     kernels[1].runs[1].cells.pop();
@@ -108,7 +108,7 @@ fn other_cells_are_of_another_plan() {
 }
 
 #[test]
-fn figures_whose_ranges_meet_are_the_same() {
+fn values_with_overlapping_ranges_are_alike() {
     let of = |values: &[f64]| Spread::of(values.iter().copied());
     assert!(are_alike(&[of(&[1.0, 1.2]), of(&[1.1, 1.4])]));
     assert!(are_alike(&[of(&[1.0]), of(&[1.019])]) && are_alike(&[of(&[0.0]), of(&[0.004])]));

@@ -9,7 +9,7 @@ fn one(text: &str, t: &TraceRecord) -> (BudgetOutcome, String) {
 }
 
 #[test]
-fn limits_are_read_with_their_units_and_sections() {
+fn limits_are_parsed_with_units_and_sections() {
     let text = "[budget]\nsyscalls_per_io = \"<= 1.2\"\ndelivered.timer_tick = 0\nblocked_in_submit = \"<= 1 %\"\n\
                 iops = { at_least = 1000, at_most = 5e4 }\n[opcode.read]\nlatency_p99 = \"<= 2 ms\"\n[file.\"/a.b\"]\nwrites = 3\n";
     let limits = parse(text).unwrap();
@@ -27,7 +27,7 @@ fn limits_are_read_with_their_units_and_sections() {
 }
 
 #[test]
-fn a_budget_that_cannot_be_read_is_refused_with_the_limits_name() {
+fn an_invalid_budget_is_rejected_with_the_name_of_the_limit() {
     let why = |text: &str| parse(text).unwrap_err();
     assert!(why("errors = 0").contains("errors is outside a section"));
     assert!(why("[budget]\nerrors = \"few\"").starts_with("errors: 'few' is not a limit"));
@@ -56,7 +56,7 @@ fn a_broken_limit_reports_its_excess() {
 }
 
 #[test]
-fn unknown_values_and_values_close_to_a_limit_are_not_evaluated() {
+fn unknown_and_borderline_values_are_not_evaluated() {
     let mut t = clean();
     assert_eq!(
         one("syscalls_per_io = 1", &t),
@@ -75,7 +75,7 @@ fn unknown_values_and_values_close_to_a_limit_are_not_evaluated() {
 }
 
 #[test]
-fn a_saved_budget_is_met_by_its_runs_and_omits_load_dependent_values() {
+fn a_saved_budget_accepts_its_runs_and_omits_load_dependent_values() {
     let with = |switches: u64, ns: u64| {
         let mut t = clean();
         t.total.context_switches = switches;
@@ -107,7 +107,7 @@ fn with_calls(seconds: f64, calls: &[(&str, u64)]) -> TraceRecord {
 }
 
 #[test]
-fn a_count_that_grows_with_the_time_of_the_runs_allows_a_slower_run() {
+fn a_limit_on_a_time_dependent_count_allows_for_a_slower_run() {
     // 20 polls per second, 1,000 calls for the work itself, and `chance` additional calls.
     let run = |seconds: f64, chance: u64| {
         with_calls(seconds, &[("newfstatat", 1_000 + (20.0 * seconds) as u64), ("openat", 1_000 + chance)])
@@ -121,14 +121,14 @@ fn a_count_that_grows_with_the_time_of_the_runs_allows_a_slower_run() {
 }
 
 #[test]
-fn a_count_that_would_double_in_a_slower_run_is_left_out() {
+fn a_count_that_would_double_in_a_slower_run_is_omitted() {
     let run = |seconds: f64| with_calls(seconds, &[("read", 100 + (10.0 * seconds) as u64)]);
     let text = saved(&[run(1.0), run(2.0), run(3.0)], "fio");
     assert!(text.contains("# left out: calls.read (110 to 130)"), "{text}");
 }
 
 #[test]
-fn a_sync_that_no_saved_run_made_is_a_broken_limit() {
+fn a_sync_call_absent_from_the_saved_runs_breaks_the_budget() {
     let run = |calls: &[(&str, u64)]| with_calls(1.0, calls);
     let text = saved(&[run(&[("read", 7), ("fsync", 4)]), run(&[("read", 7), ("fsync", 4)])], "db");
     let limits = parse(&text).unwrap();
@@ -139,7 +139,7 @@ fn a_sync_that_no_saved_run_made_is_a_broken_limit() {
 }
 
 #[test]
-fn a_call_next_to_the_io_may_be_made_once_more_or_less() {
+fn counts_of_calls_other_than_io_may_vary_by_one() {
     let run = |polls: u64, enters: u64| with_calls(1.0, &[("epoll_ctl", polls), ("io_uring_enter", enters)]);
     let limits = parse(&saved(&[run(22, 100), run(22, 100)], "db")).unwrap();
     let after = |polls, enters| status(&judge(&limits, &run(polls, enters)));

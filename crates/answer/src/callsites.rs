@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn call_sites_have_their_share_of_the_findings_events() {
+    fn call_sites_are_listed_with_their_share_of_the_events() {
         let f = |code| Finding::new(code, Severity::Warning, String::new(), "", &[]);
         let mut findings = [f("synchronous_calls"), f("errors"), f("calls_fail"), f("cpu_quota")];
         name(&mut findings, Some(&stacks()));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_budget_has_the_call_sites_of_its_figure() {
+    fn a_broken_limit_lists_the_call_sites_of_its_metric() {
         let of = |scope: Scope, figure| of_figure(&scope, figure).map(|concern| text(&top(&stacks(), &concern)));
         assert_eq!(of(Scope::All, "calls.openat").as_deref(), Some("load (wal.c:7) 100 %"));
         assert_eq!(of(Scope::All, "calls.openat.errors").as_deref(), Some("load (wal.c:7) 100 %"));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_that_concern_a_call_exist() {
+    fn eighteen_rules_concern_a_call() {
         let concerns = |code: &str| of_finding(&Finding::new(code, Severity::Note, String::new(), "", &[])).is_some();
         assert_eq!(RULES.iter().filter(|rule| concerns(rule.code)).count(), 18);
     }

@@ -197,7 +197,7 @@ mod tests {
     use iotrail_testing::sample;
 
     #[test]
-    fn a_load_is_printed_as_its_options() {
+    fn a_load_is_printed_as_command_line_options() {
         let mut m = sample::measurement();
         m.load.file = Some("/data/it's here".into());
         assert_eq!(
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_identified_by_name_and_seed() {
+    fn a_runs_command_includes_its_experiment_and_seed() {
         let run = sample::run();
         assert_eq!(of_run(&run, true).unwrap(), "iotrail run x --seed 7 --repeats 1");
         assert_eq!(
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_command_is_its_own_or_try_with_the_arms_settings() {
+    fn a_programs_command_runs_under_try_if_the_arm_has_settings() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let of = |settings: Vec<String>| {
             let argv = vec!["fio".to_owned(), "a job".into()];

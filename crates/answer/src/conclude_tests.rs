@@ -52,7 +52,7 @@ const FAST: &[f64] = &[10_000.0, 9_900.0, 10_100.0];
 const MIDDLE: &[f64] = &[5_000.0, 4_900.0, 5_100.0];
 
 #[test]
-fn which_arm_is_faster_is_read_from_the_numbers() {
+fn the_faster_arm_is_determined_from_the_measurements() {
     let r = run(&[
         (1, (FAST, DeliveryPath::ReschedIpi, 1.0), (SLOW, DeliveryPath::TimerTick, 0.0)),
         (4, (FAST, DeliveryPath::ReschedIpi, 0.9), (FAST, DeliveryPath::Enter, 0.0)),
@@ -82,7 +82,7 @@ fn which_arm_is_faster_is_read_from_the_numbers() {
 }
 
 #[test]
-fn the_opposite_numbers_give_the_opposite_words() {
+fn reversed_measurements_reverse_the_conclusion() {
     let r = run(&[
         (1, (SLOW, DeliveryPath::TimerTick, 0.0), (FAST, DeliveryPath::ReschedIpi, 1.0)),
         (16, (FAST, DeliveryPath::Enter, 0.0), (MIDDLE, DeliveryPath::DeviceIrq, 0.1)),
@@ -102,14 +102,14 @@ fn the_opposite_numbers_give_the_opposite_words() {
 }
 
 #[test]
-fn with_enough_repeats_the_words_are_plain() {
+fn a_conclusion_with_enough_repeats_has_no_qualification() {
     let (a, b) = ([100.0, 101.0, 102.0, 103.0], [200.0, 201.0, 202.0, 203.0]);
     let r = run(&[(1, (&a, DeliveryPath::Enter, 0.0), (&b, DeliveryPath::Enter, 0.0))]);
     assert_eq!(conclude(&r)[0].sentences[0], "IOPS with coop against default: higher at depth 1 (×1.99, 1.96–2.01).");
 }
 
 #[test]
-fn one_repeat_or_no_measurement_gives_no_conclusion() {
+fn one_repeat_or_no_measurement_is_inconclusive() {
     let r = run(&[(1, (&FAST[..1], DeliveryPath::Enter, 0.0), (&SLOW[..1], DeliveryPath::Enter, 0.0))]);
     let all = conclude(&r);
     assert_eq!(
@@ -150,7 +150,7 @@ fn untestable_and_untraced_cells_are_reported() {
 }
 
 #[test]
-fn costs_are_ranked_and_their_places_named() {
+fn costs_are_ranked_and_broken_down_by_place() {
     let mut r = run(&[(1, (FAST, DeliveryPath::Inline, 0.0), (FAST, DeliveryPath::Sqpoll, 0.0))]);
     (r.table, r.metrics) = ("cost".into(), Vec::new());
     let set = |cell: &mut CellRecord, ns: u64, submit: f64| {

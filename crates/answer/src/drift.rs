@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeat_far_off_is_named_and_by_how_much() {
+    fn an_outlier_repeat_is_reported_with_its_deviation() {
         let far = [1000.0, 1010.0, 500.0, 990.0, 1005.0];
         assert_eq!(
             texts(&[&[2000.0, 2001.0, 1999.0, 2000.0, 2002.0], &far]),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_are_the_textbooks() {
+    fn p_values_match_the_textbook_values() {
         // Kendall's S for n = 5: 2 of 120 permutations are monotonic; 10 of 120 are at most one swap away.
         assert!((chance(&[1.0, 2.0, 3.0, 4.0, 5.0]) - 2.0 / 120.0).abs() < 1e-12);
         assert!((chance(&[5.0, 4.0, 3.0, 1.0, 2.0]) - 10.0 / 120.0).abs() < 1e-12);
@@ -253,7 +253,7 @@ mod tests {
 
     /// With normally distributed repeats, at most one cell in 100 may show an outlier, and one run in 50 a drift.
     #[test]
-    fn the_false_positive_rate_is_the_nominal_one() {
+    fn the_false_positive_rate_does_not_exceed_the_nominal_rate() {
         let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
         for n in [5, 8, 12, 20] {
             let mut hits = 0;

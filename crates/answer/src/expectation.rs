@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn verdict_and_bounds_decide() {
+    fn the_outcome_depends_on_verdict_and_interval() {
         let of = |is, at_least, verdict, ci| outcome(&expected(is, at_least), &comparison(verdict, ci));
         let faster = Some([1.1, 1.3]);
         assert_eq!(of(Expected::Faster, None, Verdict::Faster, faster), Outcome::Met);

@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_by_span() {
+    fn losses_are_grouped_into_time_spans() {
         let mut h = LossHistory { last: Losses { at_ns: 100, ..Losses::default() }, any: false, spans: vec![] };
         let at = |at_ns, no_room, ring_buffer_full| Losses {
             at_ns,
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_and_short_requests_are_selected_and_their_alignment_is_named() {
+    fn failed_and_short_requests_are_selected_with_their_misalignment() {
         let wanted = Selection { slowest: 5, by: By::Latency, ring: None, opcode: None, failed: true };
         let whole = iotrail_schema::trail_example::trail();
         let refused = RequestTrace { result: -22, offset: Some(4112), ..whole.clone() };
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_of_the_slowest_and_the_others_are_counted() {
+    fn the_answer_describes_the_slowest_request_and_counts_similar_ones() {
         let (tick, device) = (slow(101_000), slow(2_900_000));
         let all = [tick.clone(), tick.clone(), device.clone()];
         let of_tick = "for the thread to enter the kernel (timer tick)";

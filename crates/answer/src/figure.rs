@@ -465,7 +465,7 @@ mod tests {
     use iotrail_testing::sample;
 
     #[test]
-    fn each_figure_has_an_id_of_its_own_and_each_count_per_io_a_figure() {
+    fn metric_ids_are_unique_and_each_per_io_count_has_a_metric() {
         let ids: HashSet<&str> = Metric::ALL.iter().map(|m| m.name()).collect();
         assert_eq!(ids.len(), Metric::ALL.len());
         let fields = serde_json::to_value(PerIo::default()).unwrap();
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_per_io_is_marked_and_cpu_time_is_divided_by_operations() {
+    fn per_io_metrics_are_labelled_and_cpu_time_is_per_operation() {
         let of = |metric: Metric| metric.figure().unwrap().per;
         assert!(
             Metric::PER_IO.iter().all(|m| of(*m) == Per::Io && m.words(crate::unit::Unit::Io).ends_with(" per I/O"))
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn short_names_are_those_of_one_list_and_cpu_is_by_the_subject() {
+    fn short_metric_names_are_accepted_and_cpu_depends_on_the_subject() {
         assert_eq!("p99".parse(), Ok(Metric::LatencyP99));
         assert_eq!(
             (Metric::named("cpu", true), Metric::named("cpu", false)),
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_back_to_their_metrics() {
+    fn metric_names_parse_back_to_their_metrics() {
         for m in Metric::ALL.iter().copied() {
             assert_eq!(m.to_string().parse(), Ok(m));
         }
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_read_from_its_field() {
+    fn each_metric_is_read_from_its_field() {
         let mut m = sample::measurement();
         assert_eq!(Metric::Iops.of(&m), Some(250.0));
         assert_eq!(Metric::Elapsed.of(&m), Some(2e9));

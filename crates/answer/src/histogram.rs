@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_buckets_are_among_the_powers() {
+    fn power_of_two_buckets_include_empty_ones() {
         assert_eq!(powers([8, 1].into_iter()), [1, 2, 4, 8]);
         assert_eq!(powers([0, 4].into_iter()), [0, 4]);
         assert_eq!(powers([1 << 63].into_iter()), [1 << 63]);

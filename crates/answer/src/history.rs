@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_reports_its_run_size_and_facts() {
+    fn a_change_is_reported_with_its_run_size_and_facts() {
         let all = gathered(level(1, 6, "6.18.2", 1000.0).chain(level(7, 6, "6.18.7", 900.0)));
         let history = all.history("e", 0.01);
         let [series] = &history.series[..] else { panic!("{history:?}") };
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn no_change_names_its_metrics_and_the_detectable_effect() {
+    fn a_history_without_changes_reports_the_minimum_detectable_effect() {
         let history = gathered(level(1, 12, "6.18.2", 1000.0)).history("e", 0.01);
         let visible = history.series[0].smallest_visible.unwrap();
         let said = format!("e: no change over 12 runs (1 to 12); iops: minimum detectable effect {}", factor(visible));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_have_series_of_their_own() {
+    fn each_host_has_its_own_series() {
         let elsewhere = level(7, 6, "6.18.2", 500.0).map(|mut run| {
             run.cells[0].measurements.open()[0].host.hostname = "other".into();
             run
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_have_series_of_their_own() {
+    fn each_command_has_its_own_series() {
         let of = |run: RunRecord, command: &str| {
             let mut run = run;
             let argv = command.split(' ').map(str::to_owned).collect();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_reports_the_runs_that_other_work_disturbed() {
+    fn a_change_is_reported_with_the_number_of_disturbed_runs() {
         let busy = level(7, 6, "6.18.2", 500.0).map(|mut run| {
             let warning = iotrail_schema::measurement::Warning::new("cpu_contended", "", "");
             run.cells[0].measurements.open()[0].warnings.push(warning);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_form_has_a_series_of_its_own() {
+    fn quick_runs_have_their_own_series() {
         let quick = level(7, 6, "6.18.2", 500.0).map(|run| RunRecord { quick: true, ..run });
         let history = gathered(level(1, 6, "6.18.2", 1000.0).chain(quick)).history("e", 0.01);
         let at: Vec<String> = history.series.iter().map(|s| history.at(s)).collect();
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_a_different_load_are_left_out_and_counted() {
+    fn runs_of_a_different_load_are_excluded_and_counted() {
         let mut bad = run(4, "6.18.2", 1.0);
         bad.cells[0].measurements.open()[0].warnings.push(iotrail_schema::measurement::Warning::new(
             ANOTHER_LOAD[0],

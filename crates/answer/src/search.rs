@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_is_found_and_the_others_are_measured_no_more() {
+    fn the_best_candidate_is_found_and_losers_are_no_longer_measured() {
         let run = search(&[1.0, 1.3, 0.7, 0.9], 40);
         let s = state(&run).unwrap();
         assert_eq!((s.set(), s.leader, s.ended), (vec![1], 1, Some(Ended::OneLeft)));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_block_decides_nothing_and_what_cannot_be_tested_is_no_candidate() {
+    fn incomplete_blocks_and_untestable_candidates_are_ignored() {
         let mut run = search(&[1.0, 1.3, 1.3], 4);
         let before = state(&run).unwrap();
         assert_eq!((before.blocks, before.set()), (4, vec![0, 1, 2]));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_late_leaves_out_whom_it_had_beaten() {
+    fn a_candidate_that_fails_late_does_not_reinstate_those_it_beat() {
         // The second candidate beats the third and fourth, which are no longer measured; the first and second continue.
         let mut run = search(&[1.0, 1.02, 0.9, 0.9], 12);
         let counts = |run: &RunRecord| run.cells.iter().map(|c| c.measurements.len()).collect::<Vec<_>>();
@@ -310,13 +310,13 @@ mod tests {
     }
 
     #[test]
-    fn after_one_block_everything_is_open() {
+    fn no_candidate_is_excluded_after_one_block() {
         let s = state(&search(&[1.0, 0.7], 1)).unwrap();
         assert_eq!((s.blocks, s.set(), s.most_better), (1, vec![0, 1], f64::INFINITY));
     }
 
     #[test]
-    fn who_breaks_a_constraint_is_out_whatever_it_brings() {
+    fn a_candidate_that_violates_a_constraint_is_excluded() {
         let mut run = search(&[1.0, 2.0], 0);
         let constraint = |limit| Constraint {
             metric: "latency_p99".into(),

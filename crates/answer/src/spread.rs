@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_and_range() {
+    fn the_spread_has_a_median_and_a_range() {
         let s = Spread::of([3.0, 1.0, 2.0]).unwrap();
         assert_eq!((s.median, s.min, s.max, s.repeats), (2.0, 1.0, 3.0, 3));
         assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_names_the_thread_the_call_and_the_reason() {
+    fn a_stall_is_explained_by_thread_call_and_reason() {
         let ring = Some(RingFacts { fd: Some(3), unreaped: 2, ..RingFacts::default() });
         let f =
             Facts { for_ns: 250_000_000, ring, thread: thread("clock_nanosleep", Reason::Sleep), ..Facts::default() };
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_thread_is_the_cause_of_every_stall_that_it_would_end() {
+    fn a_stopped_thread_is_the_cause_of_the_stalls_it_would_end() {
         let f = Facts { for_ns: 1, thread: thread("io_uring_enter", Reason::Stopped), ..Facts::default() };
         for trigger in [Trigger::Unreaped, Trigger::LateTimer, Trigger::TaskWorkWaits, Trigger::WaitsForMore] {
             let said = explain(trigger, &f);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_completions_that_cannot_come_is_distinguished() {
+    fn a_wait_for_completions_with_no_request_in_flight_is_reported() {
         let ring = RingFacts { fd: Some(3), unreaped: 1, awaited: 2, in_flight: Some(0), ..RingFacts::default() };
         let f = Facts { ring: Some(ring.clone()), ..Facts::default() };
         assert_eq!(explain(Trigger::WaitsForMore, &f).cause, "completions that cannot arrive");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trigger_has_a_cause_and_a_sentence_without_facts() {
+    fn each_trigger_has_a_cause_and_a_sentence_without_facts() {
         for trigger in Trigger::ALL {
             let f = Facts { detail: "x".into(), for_ns: 1_000_000, ..Facts::default() };
             let said = explain(trigger, &f);

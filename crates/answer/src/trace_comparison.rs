@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn traces_that_are_equal_have_no_change() {
+    fn equal_traces_have_no_changes() {
         let c = compared(&clean());
         assert!(c.counts.is_empty() && c.account.is_empty() && c.came.is_empty() && c.went.is_empty());
         assert_eq!(c.answer, "t2 against t1: no exact count changed, and the findings are the same");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_counts_are_compared_exactly_and_estimates_by_their_intervals() {
+    fn exact_counts_are_compared_by_value_and_estimates_by_interval() {
         let mut b = clean();
         b.total.opcodes[0].requests += 1;
         b.total.per_io.kicks = Some(0.5);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_come_and_go() {
+    fn new_and_gone_findings_are_listed() {
         let finding = |code: &str| Finding::new(code, Severity::Warning, format!("{code} is there"), "", &[]);
         let (mut a, mut b) = (clean(), clean());
         a.findings = vec![finding("kick_storm"), finding("overflow")];

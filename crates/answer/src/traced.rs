@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_read_from_their_fields_and_each_has_one_name() {
+    fn trace_metrics_are_read_from_their_fields_and_have_unique_labels() {
         let t = clean();
         let all = |name: &str| value(&t, &Scope::All, name);
         assert_eq!((all("requests"), all("errors"), all("delivered.enter")), (Some(80_000.0), Some(0.0), Some(1.0)));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_whose_outcome_other_threads_decide_are_not_steady() {
+    fn counts_of_calls_that_depend_on_other_threads_are_not_steady() {
         let mut t = clean();
         let call = |name: &str| CallRecord { syscall: name.into(), count: 3, ..CallRecord::default() };
         t.calls = Some(["futex", "epoll_wait", "fsync"].map(call).into());
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_has_its_interval() {
+    fn an_estimated_metric_has_a_confidence_interval() {
         let mut t = with_ring(|_| ());
         t.total.per_io.syscalls = Some(1.5);
         t.total.per_io_intervals.insert("syscalls".into(), [1.4, 1.6]);

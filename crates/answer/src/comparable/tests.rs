@@ -45,7 +45,7 @@ fn moved_bytes(read: u64, written: u64) -> impl FnOnce(&mut Measurement, &mut Ci
 }
 
 #[test]
-fn a_healthy_measurement_and_one_without_circumstances_have_no_reason() {
+fn undisturbed_measurements_have_no_warnings() {
     assert_eq!(warnings(&sample::measurement()), []);
     nothing(|_, _| {});
     let mut m = with(|_, _| {});
@@ -55,7 +55,7 @@ fn a_healthy_measurement_and_one_without_circumstances_have_no_reason() {
 }
 
 #[test]
-fn the_disk_did_more_than_requested() {
+fn disk_io_beyond_the_load_is_reported_as_other_io() {
     // 5 % of 400 MiB is 20 MiB; plus 512 KiB, plus 128 KiB per second for 2 s.
     let allowed = (20 << 20) + (768 << 10);
     nothing(moved_bytes((400 << 20) + allowed, 0));
@@ -90,7 +90,7 @@ fn the_disk_did_more_than_requested() {
 }
 
 #[test]
-fn writes_and_mixed_loads_are_judged_by_their_bytes() {
+fn writes_and_mixed_loads_are_checked_by_bytes_transferred() {
     let rw = |rw: &'static str, read: u64, written: u64| {
         move |m: &mut Measurement, c: &mut Circumstances| {
             m.load.rw = rw.into();
@@ -116,7 +116,7 @@ fn writes_and_mixed_loads_are_judged_by_their_bytes() {
 }
 
 #[test]
-fn the_disk_did_less_than_requested() {
+fn direct_io_that_never_reached_the_disk_is_reported() {
     nothing(moved_bytes(380 << 20, 0));
     assert_eq!(
         text("not_from_device", moved_bytes(10 << 20, 0)),
@@ -147,7 +147,7 @@ fn buffered(before: f64, after: f64, read: u64) -> impl FnOnce(&mut Measurement,
 }
 
 #[test]
-fn reads_from_a_cache_that_fills_are_of_two_kinds() {
+fn a_change_of_page_cache_residency_during_a_measurement_is_reported() {
     nothing(buffered(1.0, 1.0, 0));
     nothing(buffered(0.40, 0.44, 200));
     nothing(buffered(0.0, 0.4, 400)); // cold throughout
@@ -164,7 +164,7 @@ fn reads_from_a_cache_that_fills_are_of_two_kinds() {
 }
 
 #[test]
-fn direct_io_over_pages_that_wait_to_be_written() {
+fn direct_io_over_dirty_pages_is_reported() {
     let dirty = |share: f64| {
         move |_: &mut Measurement, c: &mut Circumstances| {
             let of = |x| BeforeAfter { before: x, after: 0.0 };
@@ -179,7 +179,7 @@ fn direct_io_over_pages_that_wait_to_be_written() {
 }
 
 #[test]
-fn throttled_threads_do_not_count_as_waiting_for_other_programs() {
+fn throttled_time_does_not_count_as_cpu_contention() {
     let waits = |throttled_ns| {
         let said = said(|_, c| (c.throttled_ns, c.run_queue_wait_ns) = (Some(throttled_ns), Some(900_000_000)));
         said.into_iter().map(|(code, _)| code).collect::<Vec<_>>()
@@ -189,7 +189,7 @@ fn throttled_threads_do_not_count_as_waiting_for_other_programs() {
 }
 
 #[test]
-fn stolen_and_throttled_time() {
+fn steal_and_quota_throttling_are_reported_above_their_limits() {
     nothing(|_, c| c.steal_ns = Some(200_000_000)); // 5 % of 2 CPUs
     assert_eq!(text("steal", |_, c| c.steal_ns = Some(210_000_000)), "the hypervisor took 5 % of the time of CPU 0,1");
     // 10 % of 100 ms, and two ticks.
@@ -202,7 +202,7 @@ fn stolen_and_throttled_time() {
 }
 
 #[test]
-fn heat_and_frequency() {
+fn thermal_throttling_and_frequency_changes_are_reported() {
     assert_eq!(text("thermal", |_, c| c.thermal_throttles = Some(1)), "the CPUs were thermally throttled 1 time");
     nothing(|_, c| c.thermal_throttles = Some(0));
     let khz = |before, after| {
@@ -220,7 +220,7 @@ fn heat_and_frequency() {
 }
 
 #[test]
-fn more_failed_on_one_side() {
+fn differing_failure_rates_are_reported() {
     let failed = |errors| with(|m, _| (m.ios, m.errors) = (Some(1_000), Some(errors)));
     let apart = |a: u64, b: u64| {
         let (a, b) = (failed(a), failed(b));
@@ -233,7 +233,7 @@ fn more_failed_on_one_side() {
 }
 
 #[test]
-fn an_interrupt_that_moved() {
+fn an_interrupt_that_moves_between_cpus_is_reported() {
     let to = |cpus: Vec<u32>| {
         move |_: &mut Measurement, c: &mut Circumstances| {
             c.interrupts_after = vec![TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus }];
@@ -248,7 +248,7 @@ fn an_interrupt_that_moved() {
 }
 
 #[test]
-fn flags_that_were_not_granted() {
+fn ring_flags_that_were_not_granted_are_listed() {
     let ring = |asked: &[&str], got: &[&str]| {
         let owned = |v: &[&str]| v.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
         let (asked, got) = (owned(asked), owned(got));
@@ -284,7 +284,7 @@ fn a_cpu_used_by_another_program_is_reported() {
 }
 
 #[test]
-fn a_programs_wait_counts_only_while_another_program_had_its_cpu() {
+fn run_queue_waits_count_only_if_another_program_used_the_cpu() {
     let program = |cpu_ns: u64, others_ns: u64| {
         move |m: &mut Measurement, c: &mut Circumstances| {
             m.program = Some(Default::default());
@@ -302,7 +302,7 @@ fn a_programs_wait_counts_only_while_another_program_had_its_cpu() {
 }
 
 #[test]
-fn throughput_that_changes() {
+fn throughput_that_changes_between_halves_is_reported() {
     let course = |first: u64, second: u64| {
         move |_: &mut Measurement, c: &mut Circumstances| {
             let ios = (0..40).map(|n| (if n < 20 { first } else { second }) + n % 3).collect();
@@ -321,7 +321,7 @@ fn throughput_that_changes() {
 }
 
 #[test]
-fn a_disturbance_is_not_another_load() {
+fn disturbances_are_separated_from_changes_of_the_load() {
     let mut m = with(|_, _| {});
     m.warnings = vec![
         Warning::new("not_steady", "it changes a little", ""),

@@ -142,7 +142,7 @@ mod tests {
     use iotrail_testing::sample;
 
     #[test]
-    fn a_later_measurement_reports_its_differences() {
+    fn kernel_and_load_changes_of_a_later_measurement_are_listed() {
         let before = sample::measurement();
         assert_eq!(changed(&before, &before), [""; 0]);
         let mut after = before.clone();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn two_network_loads_differ_by_their_servers_and_senders() {
+    fn differing_server_and_sender_options_are_listed() {
         let of = |window, trigger: &str| {
             let mut net = NetRecord { asked: SenderPlan { window, ..SenderPlan::default() }, ..NetRecord::default() };
             let options = serde_json::json!({ "trigger": trigger, "napi_ns": null });
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn two_programs_differ_by_their_commands() {
+    fn differing_commands_are_listed() {
         let of = |command: &str| {
             let argv = command.split(' ').map(str::to_owned).collect();
             let program = ProgramRecord { argv, ..ProgramRecord::default() };
@@ -182,13 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_not_said() {
+    fn identical_measurements_have_no_differences() {
         let (a, b) = (sample::measurement(), sample::measurement());
         assert_eq!(said(&[&a, &a], &[&b]), Vec::<String>::new());
     }
 
     #[test]
-    fn hosts_targets_and_loads_have_a_sentence_each() {
+    fn host_target_and_load_differences_have_one_sentence_each() {
         let (a, mut b) = (sample::measurement(), sample::measurement());
         b.host.kernel = "7.2.0".into();
         b.host.cpu_model = "Another".into();

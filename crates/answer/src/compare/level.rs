@@ -39,7 +39,7 @@ mod tests {
     use iotrail_testing::sample;
 
     #[test]
-    fn a_level_is_the_median_and_inside_its_interval() {
+    fn the_level_is_the_median_and_inside_its_confidence_interval() {
         let all: Vec<Measurement> = [100.0, 120.0, 90.0, 110.0, 105.0]
             .map(|iops| Measurement { iops: Some(iops), ..sample::measurement() })
             .into_iter()

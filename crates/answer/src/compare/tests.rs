@@ -40,7 +40,7 @@ fn of(b: &[f64], noise: Option<f64>) -> Comparison {
 }
 
 #[test]
-fn the_verdict_speaks_of_b_in_the_metrics_good_direction() {
+fn the_verdict_describes_side_b_and_respects_the_metrics_direction() {
     let c = of(&times(1.1), None);
     assert_eq!((c.verdict, c.pairs, c.paired), (Verdict::Faster, 5, true));
     assert_eq!((c.metric.as_str(), c.a.as_str(), c.b.as_str()), ("iops", "base", "other"));
@@ -69,7 +69,7 @@ fn a_difference_below_the_noise_floor_does_not_count() {
 }
 
 #[test]
-fn the_noise_floor_is_the_loads_difference_from_itself() {
+fn the_noise_floor_is_the_difference_between_the_load_and_its_control() {
     let (a, twin, off) = (measured(&A), measured(&times(1.0)), measured(&times(1.2)));
     let small = noise_floor(Metric::Iops, &side("a", &a), &side("control", &twin)).unwrap();
     assert!((0.001..0.005).contains(&small), "{small}");
@@ -79,7 +79,7 @@ fn the_noise_floor_is_the_loads_difference_from_itself() {
 }
 
 #[test]
-fn one_pair_has_no_interval_and_a_reason() {
+fn a_single_pair_has_no_interval_and_is_inconclusive() {
     let c = of(&[2000.0], None);
     assert_eq!(
         (c.pairs, c.verdict, c.ratio, c.ci95, c.smallest_visible),
@@ -94,7 +94,7 @@ fn one_pair_has_no_interval_and_a_reason() {
 }
 
 #[test]
-fn another_load_than_was_asked_for_forbids_the_verdict_and_a_disturbance_costs_a_pair() {
+fn a_changed_load_prevents_a_verdict_and_a_disturbance_drops_a_pair() {
     let of_six = |of: Vec<f64>| measured(&[of.as_slice(), &of[..1]].concat());
     let (a, mut b) = (of_six(A.to_vec()), of_six(times(1.5).to_vec()));
     let warned = |code: &str| vec![Warning::new(code, "something was", "")];
@@ -147,7 +147,7 @@ fn only_counts_are_compared_on_emulated_machines() {
 }
 
 #[test]
-fn mismatched_pairs_are_left_out_unless_the_arms_differ_in_that() {
+fn pairs_with_differing_cpu_frequency_are_dropped_unless_the_arms_differ() {
     let (mut a, mut b) = (measured(&A), measured(&times(1.5)));
     let frequency = |all: &mut [Measurement], khz: u64| {
         for m in all {
@@ -178,7 +178,7 @@ fn unknown_values_are_not_compared() {
 }
 
 #[test]
-fn quantiles_come_from_merged_histograms_or_are_marked_as_medians() {
+fn quantiles_use_merged_histograms_or_are_labelled_as_medians() {
     let (a, b) = (measured(&A), measured(&A));
     let c =
         compare(Metric::LatencyP99, &with_latencies("a", &a, 100_000), &with_latencies("b", &b, 150_000), true, None);
@@ -197,7 +197,7 @@ fn quantiles_come_from_merged_histograms_or_are_marked_as_medians() {
 }
 
 #[test]
-fn counts_of_0_are_compared_by_difference() {
+fn zero_counts_are_compared_by_difference() {
     let kicks = |values: &[f64]| {
         let mut all = measured(&A.into_iter().cycle().take(values.len()).collect::<Vec<_>>());
         all.iter_mut().zip(values).for_each(|(m, kicks)| m.per_io.kicks = Some(*kicks));
@@ -226,7 +226,7 @@ fn counts_of_0_are_compared_by_difference() {
 }
 
 #[test]
-fn a_metric_below_0_has_no_verdict() {
+fn a_negative_metric_has_no_verdict() {
     let kicks = |kicks: f64| {
         let mut all = measured(&A);
         all.iter_mut().for_each(|m| m.per_io.kicks = Some(kicks));
@@ -277,7 +277,7 @@ fn arms_are_compared_and_the_control_estimates_the_noise() {
 }
 
 #[test]
-fn an_arm_that_failed_in_the_middle_has_no_verdict() {
+fn an_arm_that_failed_during_the_run_has_no_verdict() {
     let cell = |arm: &str, iops: &[f64], untestable: Option<&str>| CellRecord {
         cell: 0,
         params: serde_json::json!({"arm": arm}).as_object().cloned().unwrap(),
@@ -302,7 +302,7 @@ fn an_arm_that_failed_in_the_middle_has_no_verdict() {
 }
 
 #[test]
-fn the_width_is_that_of_the_interval() {
+fn the_interval_width_is_its_larger_relative_half_width() {
     let (a, b) = (measured(&A), measured(&times(1.1)));
     let c = of(&times(1.1), None);
     let width = interval_width(Metric::Iops, &a, &b).unwrap();
@@ -314,7 +314,7 @@ fn the_width_is_that_of_the_interval() {
 }
 
 #[test]
-fn many_comparisons_need_stronger_evidence_than_one() {
+fn p_values_are_adjusted_for_the_number_of_comparisons() {
     let alone = of(&times(1.02), None);
     let p = alone.p.unwrap();
     assert!(p > 1e-7 && alone.p_adjusted == Some(p) && alone.together == 1, "{alone:?}");
@@ -342,7 +342,7 @@ fn many_comparisons_need_stronger_evidence_than_one() {
 }
 
 #[test]
-fn a_narrow_interval_around_1_is_equivalence_and_a_wide_one_nothing() {
+fn a_narrow_interval_around_1_is_equivalent_and_a_wide_one_inconclusive() {
     let c = of(&times(1.02), None);
     assert_eq!(c.verdict, Verdict::Equivalent, "2 % with certainty is less than 5 %");
     let mut strict = [c];
@@ -355,7 +355,7 @@ fn a_narrow_interval_around_1_is_equivalence_and_a_wide_one_nothing() {
 }
 
 #[test]
-fn sides_measured_separately_need_three_runs_each() {
+fn separately_measured_sides_need_three_runs_each() {
     let (a, b) = (measured(&[A, A].concat()), measured(&[times(1.5), times(1.5)].concat()));
     let of_runs = |name, of, each: usize| {
         let mut s = side(name, of);

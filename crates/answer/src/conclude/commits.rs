@@ -53,7 +53,7 @@ mod tests {
     use iotrail_schema::measurement::{Commit, DeviceBytes, Punts};
 
     #[test]
-    fn the_time_of_a_commit_is_divided_by_the_disks_counters() {
+    fn commit_time_is_broken_down_by_the_disks_counters() {
         let cell = |arm: &str, commit: Commit, batch: u32, depth: u32| {
             made_runs::cell(json!({"variant": "append", "arm": arm}), |m, _| {
                 let load = &mut *m.load;

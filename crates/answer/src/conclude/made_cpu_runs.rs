@@ -8,7 +8,7 @@ use iotrail_schema::measurement::{Measurement, Punts};
 use iotrail_schema::place::Place;
 
 #[test]
-fn the_cost_of_an_iocb_is_native_aios_additional_copying() {
+fn the_iocb_cost_is_the_additional_copy_time_of_native_aio() {
     let batch = |engine: &'static str, arm: &str, copy: u64| {
         cell(json!({"batch": 16, "arm": arm}), move |m, _| {
             m.load.engine = engine.into();
@@ -48,7 +48,7 @@ fn the_cost_of_an_iocb_is_native_aios_additional_copying() {
 }
 
 #[test]
-fn waking_the_thread_is_weighed_against_keeping_it_awake() {
+fn sqpoll_wakeup_and_idle_spinning_costs_are_compared() {
     let arm = |rate: u64, arm: &str, wakeups: Option<u64>, thread_ns: Option<u64>, mean: f64| {
         cell(json!({"rate": rate, "arm": arm}), move |m, _| {
             m.latency_ns.mean = Some(mean);
@@ -98,7 +98,7 @@ fn waking_the_thread_is_weighed_against_keeping_it_awake() {
 }
 
 #[test]
-fn the_cost_of_a_punt_is_the_additional_time_of_forced_ones() {
+fn the_punt_cost_is_the_additional_cpu_time_of_forced_punts() {
     let arm = |arm: &str, forced: bool, punts: Punts, system_ns: u64, workers_ns: u64| {
         cell(json!({"variant": "cached read", "arm": arm}), move |m, _| {
             m.load.force_async = forced;

@@ -8,7 +8,7 @@ use iotrail_schema::measurement::Measurement;
 use iotrail_testing::sample::{self, delivered, echo};
 
 #[test]
-fn runs_that_differ_with_their_order_and_runs_that_keep_it() {
+fn variation_between_runs_is_reported_with_the_inversion_counts() {
     let reversed = |m: &mut Measurement, repeat: usize| {
         echo(m, [161_000, 107_000][repeat], [256, 413][repeat], 0.5);
         delivered(m, [200, 450][repeat], [2, 7][repeat]);
@@ -49,7 +49,7 @@ fn runs_that_differ_with_their_order_and_runs_that_keep_it() {
 }
 
 #[test]
-fn servers_are_compared_by_requests_and_a_sender_at_its_limit_is_reported() {
+fn servers_are_compared_and_a_saturated_sender_is_reported() {
     let epoll = |m: &mut Measurement, repeat: usize| {
         echo(m, 100_000 + repeat as u64, 0, 0.7);
     };

@@ -76,7 +76,7 @@ fn stages(m: &mut Measurement, p50: u64, p99: u64) {
 }
 
 #[test]
-fn the_three_kinds_of_getevents_are_reported_with_their_wakers() {
+fn the_three_getevents_modes_are_reported_with_their_wake_sources() {
     let deep = |m: &mut Measurement, repeat: usize| {
         let exit = Some("io_uring_enter");
         m.vehicles = vec![
@@ -126,7 +126,7 @@ fn the_three_kinds_of_getevents_are_reported_with_their_wakers() {
 }
 
 #[test]
-fn the_threshold_is_between_the_last_not_slower_and_the_first_slower_row() {
+fn the_threshold_is_between_the_last_equal_and_the_first_slower_row() {
     let think = |ns: u64, arm: &str, mean: [f64; 2], delay: u64, late: u64| {
         cell(json!({"think": ns, "arm": arm}), move |m, repeat| {
             m.latency_ns.mean = Some(mean[repeat]);
@@ -181,7 +181,7 @@ pub(super) fn samples(m: &mut Measurement, places: &[(Place, u64)]) {
 }
 
 #[test]
-fn interrupts_on_another_cpu_free_their_handlers_time() {
+fn interrupts_on_another_cpu_free_the_handlers_cpu_time() {
     let arm = |name: &str, cpus: &'static str, coop: bool, iops: f64, idle: u64| {
         cell(json!({"depth": 64, "arm": name}), move |m, repeat| {
             m.iops = Some(iops + repeat as f64);
@@ -231,7 +231,7 @@ fn interrupts_on_another_cpu_free_their_handlers_time() {
 }
 
 #[test]
-fn remaining_kernel_entries_are_named_by_cause() {
+fn remaining_kernel_entries_are_listed_by_cause() {
     let mode = |variant: &str, arm: &str, calls: u64, faults: u64| {
         cell(json!({"variant": variant, "arm": arm}), move |m, _| {
             let switch = |cause: &str, count| ModeSwitch { cause: cause.into(), count };

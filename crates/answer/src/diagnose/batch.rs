@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions() {
+    fn major_and_minor_versions_are_parsed() {
         assert_eq!(
             ["6.18.44-fc", "7.2-rc1", "6.1.0-13-amd64"].map(version),
             [Some((6, 18)), Some((7, 2)), Some((6, 1))]

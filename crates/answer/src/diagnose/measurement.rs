@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn coop_and_peek_wait_for_the_tick_and_the_words_say_why() {
+    fn completions_under_coop_and_peek_are_stranded_until_the_tick() {
         let f = only(&sample::measurement(), "stranded").unwrap();
         assert_eq!(
             f.text,
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn other_reasons_for_the_tick_are_not_blamed_on_coop() {
+    fn coop_is_not_blamed_for_tick_delivery_without_the_flag() {
         let mut m = sample::measurement();
         m.load.ring.requested.clear();
         m.interrupts.clear();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn kicks_are_explained_where_there_are_many() {
+    fn a_high_kick_rate_is_reported_as_a_kick_storm() {
         let mut m = carried_by(DeliveryPath::ReschedIpi, None);
         (m.per_io.kicks, m.iops) = (Some(1.0), Some(14_900.0));
         let f = only(&m, "kick_storm").unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_was_not_granted_is_named() {
+    fn a_ring_flag_that_was_not_granted_is_reported() {
         let mut m = sample::measurement();
         assert_eq!(only(&m, "not_granted"), None);
         m.load.ring.granted.clear();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn unasked_workers_are_a_finding_and_asked_ones_are_not() {
+    fn io_wq_punts_are_a_finding_unless_the_load_forces_them() {
         let mut m = carried_by(DeliveryPath::Iowq, None);
         assert!(only(&m, "iowq").unwrap().text.starts_with("io-wq workers completed 100 % of the requests"));
         m.load.force_async = true;

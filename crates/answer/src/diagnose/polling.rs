@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_calls_are_in_the_order_of_the_search() {
+    fn the_call_table_is_sorted_for_binary_search() {
         assert!(AT_HOME.is_sorted());
     }
 }

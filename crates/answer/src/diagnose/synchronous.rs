@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_wait_for_storage_gain_and_others_do_not() {
+    fn only_calls_that_wait_for_storage_benefit_from_io_uring() {
         let t = traced(&[
             (ThreadState::Blocked, Some("pread64"), Some(Reason::DirectIo), 500_000_000),
             (ThreadState::Blocked, Some("recvfrom"), Some(Reason::SocketData), 200_000_000),

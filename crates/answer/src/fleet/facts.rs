@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn differing_facts_are_named_with_their_machines() {
+    fn differing_facts_are_listed_with_their_machines() {
         let all = [
             machine("c1", |_| {}),
             machine("c2", |m| m.host.hostname = "elsewhere".into()),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_are_described_by_their_number() {
+    fn interrupt_vectors_are_described_relative_to_the_cpu_count() {
         let of = [(0, 8), (1, 8), (1, 1), (4, 8), (8, 8), (9, 8)].map(|(n, cpus)| vectors(n, cpus));
         assert_eq!(
             of,

@@ -75,7 +75,7 @@ fn twelve() -> Vec<[f64; 2]> {
 }
 
 #[test]
-fn a_machine_with_the_opposite_sign_is_named_with_its_own_facts() {
+fn a_machine_with_the_opposite_effect_is_reported_with_its_facts() {
     let mut ratios = twelve();
     ratios[6][0] = 0.7;
     let a = answered(&ratios, |i, m| {
@@ -105,7 +105,7 @@ fn a_machine_with_the_opposite_sign_is_named_with_its_own_facts() {
 
 /// Two runs of each machine at different times: no single machine shows the effect, but all together do.
 #[test]
-fn machines_measured_twice_are_combined() {
+fn two_runs_per_machine_are_combined() {
     use crate::compare::{Repeat, Side, together, undecided};
     let moments = [1.01, 0.98, 1.0, 1.02, 0.99, 1.0];
     let mut gathered = Gathered::default();
@@ -148,7 +148,7 @@ fn a_machine_within_the_spread_is_not_an_outlier() {
 }
 
 #[test]
-fn a_kernel_that_goes_with_the_effect_is_a_factor_and_no_noise() {
+fn a_kernel_that_correlates_with_the_effect_is_a_factor() {
     let ratios: Vec<[f64; 2]> =
         (0..12).map(|i| [if i < 4 { 1.0 } else { 1.3 + 0.01 * f64::from(i % 3) }, 1.0]).collect();
     let a = answered(&ratios, |i, m| {
@@ -210,7 +210,7 @@ fn machines_without_a_result_or_a_test_are_reported() {
 }
 
 #[test]
-fn one_machine_or_none_has_no_common_answer() {
+fn fewer_than_two_machines_have_no_common_answer() {
     let one = answered(&[[1.3, 1.0]], |_, _| {});
     assert_eq!(one.answer, "coop: of 1 machine only c1 completed a measurement: `iotrail report 1` has its answer");
     assert_eq!((one.effects[0].ratio, one.effects[0].claim, one.effects[0].holds), (None, Verdict::Faster, 1));
@@ -233,7 +233,7 @@ fn machines_with_opposite_results_have_no_common_answer() {
 }
 
 #[test]
-fn equal_machines_give_an_outlier_in_at_most_one_fleet_of_twenty() {
+fn identical_machines_rarely_yield_an_outlier() {
     let mut random = SplitMix64::new(3);
     let runs: Vec<RunRecord> = (0..8).map(|i| run(i, [1.0, 1.0], i as u64, &|_| {})).collect();
     let mut called = 0;

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_agrees_with_half_and_twice_of_it() {
+    fn an_effect_agrees_between_half_and_twice_the_published_effect() {
         assert_eq!(of_ratio(4.0), band(2.0, 16.0));
         assert_eq!(of_ratio(0.25), band(0.0625, 0.5));
         // No effect agrees with no effect.
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_knee_is_the_first_at_nine_tenths_of_the_best() {
+    fn the_knee_is_the_first_value_within_nine_tenths_of_the_best() {
         assert_eq!(knee(&[1.0, 5.0, 8.9, 9.0, 10.0, 8.0], f64::max), Some(3));
         assert_eq!(knee(&[100.0, 20.0, 11.0, 10.0], f64::min), Some(2));
         assert_eq!(knee(&[], f64::max), None);

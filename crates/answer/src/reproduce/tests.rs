@@ -48,7 +48,7 @@ fn ratio(published: [f64; 2]) -> serde_json::Value {
 }
 
 #[test]
-fn a_ratio_agrees_within_half_and_twice_of_the_effect() {
+fn a_ratio_agrees_between_half_and_twice_the_published_effect() {
     let halved = run(&[("a", STEADY), ("b", &steady(0.5))]);
     let of = |published| seen(ratio(published), &halved);
     let half = of([4.0, 2.0]);
@@ -65,7 +65,7 @@ fn a_ratio_agrees_within_half_and_twice_of_the_effect() {
 }
 
 #[test]
-fn noise_is_in_the_interval_and_one_repeat_has_none() {
+fn noisy_repeats_are_inconclusive_and_a_single_repeat_has_no_interval() {
     let noisy: &[f64] = &[1000.0, 3000.0, 400.0, 1500.0];
     let wide = seen(ratio([1.0, 1.0]), &run(&[("a", noisy), ("b", &noisy.iter().rev().copied().collect::<Vec<_>>())]));
     assert_eq!(wide.outcome, LineOutcome::Inconclusive);
@@ -77,7 +77,7 @@ fn noise_is_in_the_interval_and_one_repeat_has_none() {
 }
 
 #[test]
-fn a_cpu_bound_figure_is_not_judged_by_a_load_that_waits() {
+fn a_cpu_bound_claim_cannot_be_tested_by_a_load_that_waits() {
     let mut shape = ratio([1.0, 1.0]);
     shape["ratio"]["limit"] = "cpu".into();
     let mut run = run(&[("a", STEADY), ("b", &steady(1.0))]);
@@ -127,7 +127,7 @@ fn a_knee_agrees_within_one_step() {
 }
 
 #[test]
-fn an_order_is_judged_between_neighbours() {
+fn an_order_is_compared_between_neighbours() {
     let order = json!({"order": {"metric": "iops", "cells": [{"arm": "a"}, {"arm": "b"}, {"arm": "c"}], "published": [3, 2, 1]}});
     let of = |b: f64, c: f64| seen(order.clone(), &run(&[("a", STEADY), ("b", &steady(b)), ("c", &steady(c))]));
     let (falls, rises, flat) = (of(0.8, 0.6), of(0.8, 1.0), of(0.8, 0.8));
@@ -137,7 +137,7 @@ fn an_order_is_judged_between_neighbours() {
 }
 
 #[test]
-fn unmeasured_figures_have_a_reason() {
+fn unmeasured_claims_have_a_reason() {
     let mut run = run(&[("a", STEADY), ("b", STEADY)]);
     run.cells[1].untestable = Some("vda has no poll queues".into());
     assert_eq!(seen(ratio([1.0, 1.0]), &run).reason.as_deref(), Some("vda has no poll queues"));
@@ -148,7 +148,7 @@ fn unmeasured_figures_have_a_reason() {
 }
 
 #[test]
-fn a_study_has_a_line_for_each_claim_of_the_parts_that_were_asked_for() {
+fn a_study_has_one_line_per_claim_of_the_requested_parts() {
     let claim = |part: Option<&str>, published: [f64; 2]| {
         let shape = part.map(|_| ratio(published));
         json!({"says": "s", "source": "f.csv", "part": part, "shape": shape, "published": part.is_none().then_some("twice"),

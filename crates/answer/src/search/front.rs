@@ -44,7 +44,7 @@ mod tests {
     use iotrail_schema::search_record::Ended;
 
     #[test]
-    fn the_front_is_found_and_its_ends_and_its_middle_are_confirmed() {
+    fn the_ends_and_the_middle_of_the_front_are_picked() {
         // Fast; balanced; frugal; dominated by the balanced one.
         let run = of_two(&[[1.0, 1.0], [1.6, 1.1], [1.4, 0.7], [1.1, 0.5], [1.2, 0.8]], 40);
         let s = state(&run).unwrap();
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_confirmed_if_the_current_configuration_may_be_the_best() {
+    fn no_candidate_is_picked_if_the_current_configuration_may_be_best() {
         let s = state(&of_two(&[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]], 40)).unwrap();
         assert!(s.set().contains(&0) && s.picks.is_empty(), "{s:?}");
         // It is best in both objectives.
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn one_objective_selects_no_front() {
+    fn a_single_objective_has_no_front() {
         assert_eq!(state(&crate::search::made::search(&[1.0, 1.3], 40)).unwrap().picks, [0; 0]);
     }
 }

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_compared_as_arms_are() {
+    fn kernels_are_compared_like_arms() {
         let kernels = two();
         let head = Head::of_kernels(&merged(&kernels, &|_, _, _| None).unwrap(), &kernels, &records("it hung"));
         assert!(head.answer.starts_with("7.3.2 against 6.1.1: 2.0× fewer kicks per I/O"), "{head:?}");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_question_is_the_order_it_is_the_answer() {
+    fn the_answer_of_an_order_experiment_is_the_completion_order() {
         let mut kernels = two();
         kernels.iter_mut().flat_map(|k| &mut k.runs).for_each(|r| r.table = "order".into());
         let of =

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_good_as_any_stays() {
+    fn the_current_configuration_is_kept_if_no_candidate_is_better() {
         let h = head(&made::search(&[1.0, 0.8, 0.7], 40));
         assert_eq!(h.answer, "keep the current configuration: the best of 3 candidates by IOPS");
         assert_eq!(h.advice.as_deref(), Some("nothing"));
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_indistinguishable_candidate_with_the_least_effort_is_recommended() {
+    fn the_least_effort_among_indistinguishable_candidates_is_recommended() {
         let run = made::search(&[1.0, 1.5, 1.5, 0.9], 12);
         let (search, state) = (run.search.as_ref().unwrap(), search::state(&run).unwrap());
         let set = set(&run, search, &state);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figure_is_that_of_the_fresh_blocks() {
+    fn the_reported_gain_comes_from_the_fresh_blocks() {
         let h = head(&confirmation(1.5));
         assert_eq!(h.answer, "c2: 51 % more IOPS (95 % CI 48–54 %) than c0 (102 k → 153 k), in 12 fresh blocks");
         assert_eq!(h.advice.as_deref(), Some("use c2 (a flag)"));
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_decided_nothing_is_undecided_although_its_leader_was_no_better() {
+    fn a_search_without_a_decision_is_undecided_if_its_leader_shows_no_gain() {
         let h = after_two_blocks(1.0);
         let said = "undecided: 15 of 18 candidates are undecided after 2 blocks; c2 led the search, but in 12 fresh blocks it has ";
         assert!(h.answer.starts_with(said), "{}", h.answer);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_was_beaten_in_fresh_blocks_is_not_listed_as_equal() {
+    fn a_candidate_beaten_in_fresh_blocks_is_not_listed_as_undecided() {
         let h = after_two_blocks(3.4);
         assert!(h.answer.starts_with("c2: 3.4× more IOPS") && h.answer.contains(" than c0"), "{}", h.answer);
         let line = h.also.iter().find(|line| line.starts_with("searched ")).unwrap();
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_that_decides_is_that_of_the_widest_interval() {
+    fn the_recommended_budget_is_based_on_the_widest_interval() {
         let run = made::search(&[1.0, 1.02, 1.0, 1.01], 6);
         let state = search::state(&run).unwrap();
         let blocks = state.deciding_blocks.unwrap();
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constraint_holds_in_fresh_blocks_too() {
+    fn constraints_are_checked_in_fresh_blocks() {
         let h = limited(1.5, [0, 2]);
         assert_eq!(h.answer, "keep the current configuration: c2 breaks p99<1ms in 12 fresh blocks");
         assert!(h.advice.unwrap().starts_with("search for longer: --budget; ") && !h.also.contains(&"write c2".into()));
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_cpu_time_is_a_part_of_it() {
+    fn cpu_time_per_request_is_attributed_to_the_server() {
         let run = confirmation(1.5);
         let effects = of_arm(&run, Metric::Iops, "c2");
         let text = range(Metric::CpuPerIo, Unit::Request, &[&effects[0]], true);

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_are_printed_with_a_ratio_only_if_they_belong_to_it() {
+    fn medians_are_printed_only_if_they_agree_with_the_ratio() {
         assert!(agree(100.0, 151.0, Some(1.5)) && !agree(100.0, 170.0, Some(1.5)));
         assert!(agree(3.0, 0.0, Some(0.0)) && agree(0.0, 0.0, Some(1.0)));
         // At least half of the repeats are 0, but the means are not.

@@ -49,7 +49,7 @@ fn verdicts(h: &Head) -> Vec<Verdict> {
 }
 
 #[test]
-fn who_beats_what_there_is_in_both_is_recommended() {
+fn a_candidate_better_in_both_objectives_is_recommended() {
     let h = head(&confirmation(&[[1.5, 0.5], [1.8, 1.4]]));
     assert_eq!(
         h.answer,
@@ -81,7 +81,7 @@ fn who_beats_what_there_is_in_both_is_recommended() {
 }
 
 #[test]
-fn where_one_is_paid_for_with_the_other_what_there_is_stays() {
+fn the_current_configuration_is_kept_if_candidates_only_trade_off() {
     let h = head(&confirmation(&[[1.5, 1.4], [0.7, 0.5]]));
     assert_eq!(
         h.answer,
@@ -99,7 +99,7 @@ fn where_one_is_paid_for_with_the_other_what_there_is_stays() {
 }
 
 #[test]
-fn what_is_not_there_in_fresh_blocks_is_no_advice() {
+fn gains_not_confirmed_in_fresh_blocks_are_not_recommended() {
     let h = head(&confirmation(&[[1.0, 1.0], [0.9, 1.2]]));
     assert_eq!(
         h.answer,
@@ -114,7 +114,7 @@ fn what_is_not_there_in_fresh_blocks_is_no_advice() {
 }
 
 #[test]
-fn a_gain_that_no_sign_confirms_does_not_beat_the_current_configuration() {
+fn a_gain_not_significant_after_adjustment_is_not_recommended() {
     let h = head(&confirmation(&[[1.01, 0.958], [1.0, 1.0], [1.0, 1.0]]));
     let front = h.front.clone().unwrap();
     // If only this value were tested, the interval would show a gain.
@@ -127,7 +127,7 @@ fn a_gain_that_no_sign_confirms_does_not_beat_the_current_configuration() {
 }
 
 #[test]
-fn who_breaks_a_constraint_in_fresh_blocks_is_not_recommended() {
+fn a_candidate_that_breaks_a_constraint_in_fresh_blocks_is_rejected() {
     // p99 of c0, c1 and c2 in ms; the constraint allows 1 ms.
     let limited = |times: &[[f64; 2]], p99: [u64; 3]| {
         let mut run = confirmation(times);
@@ -166,7 +166,7 @@ fn who_breaks_a_constraint_in_fresh_blocks_is_not_recommended() {
 }
 
 #[test]
-fn the_search_itself_shows_no_figures() {
+fn the_search_phase_reports_no_gains() {
     let front = [[1.0, 1.0], [1.6, 1.1], [1.4, 0.7], [1.1, 0.5], [1.2, 0.8]];
     let mut run = made::of_two(&front, 40);
     run.finished_unix_s = Some(1);
@@ -202,7 +202,7 @@ fn the_search_itself_shows_no_figures() {
 
 /// Twelve fresh blocks of identical configurations.
 #[test]
-fn among_equals_a_front_claims_nothing_in_95_of_100() {
+fn equal_candidates_show_a_gain_in_at_most_5_of_100_fronts() {
     let mut random = iotrail_stats::random::Random::new(5);
     let mut noise = || (1..=12).map(|_| random.below(2001) as f64 / 1000.0 - 1.0).sum::<f64>() / 2.0;
     let mut run = confirmation(&[[1.0, 1.0]; 3]);

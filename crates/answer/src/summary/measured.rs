@@ -275,7 +275,7 @@ mod tests {
     use iotrail_testing::trace::clean;
 
     #[test]
-    fn a_signal_that_ends_the_command_is_named_with_its_cause() {
+    fn a_signal_that_killed_the_command_is_named_with_its_cause() {
         let mut t = clean();
         t.subject = Subject::Command { argv: vec!["db".into()], exit_status: Some(141) };
         let verdict = of_trace(&t);

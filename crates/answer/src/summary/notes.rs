@@ -182,7 +182,7 @@ mod tests {
     use iotrail_testing::{run::two_by_two, sample};
 
     #[test]
-    fn a_run_shorter_than_a_second_takes_its_measured_time() {
+    fn the_duration_of_a_sub_second_run_is_its_measured_time() {
         let mut run = two_by_two();
         run.cells.iter_mut().for_each(|c| c.measurements = vec![sample::measurement(); 3].into());
         run.finished_unix_s = Some(run.started_unix_s);

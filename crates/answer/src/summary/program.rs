@@ -290,7 +290,7 @@ mod tests {
     const LEVEL: [f64; 6] = [1000.0, 1400.0, 900.0, 1300.0, 800.0, 1200.0];
 
     #[test]
-    fn the_named_metric_leads_with_levels_ratio_and_interval_whatever_its_verdict() {
+    fn the_requested_metric_is_reported_first_for_any_verdict() {
         let head = |tps| Head::of_run(&run(tps), false);
         let h = head([LEVEL, [1300.0, 900.0, 1250.0, 800.0, 1350.0, 1000.0]]);
         assert!(h.answer.starts_with("coop_taskrun against default: tps inconclusive: ×"), "{}", h.answer);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_exits_non_zero_is_in_the_first_line() {
+    fn a_non_zero_exit_status_is_reported_in_the_first_line() {
         let mut run = run([LEVEL, LEVEL]);
         for m in run.cells.iter_mut().flat_map(|c| c.measurements.open()) {
             m.program.as_mut().unwrap().exit_status = 3;
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_is_per_unit_of_the_work_that_the_metric_counts() {
+    fn cpu_time_is_divided_by_the_work_that_the_metric_counts() {
         let twice = LEVEL.map(|tps| 2.0 * tps);
         let timed = run([LEVEL, twice]);
         let cpu = timed.comparisons.iter().find(|c| c.metric == "cpu_per_unit:tps").unwrap();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hung_arm_is_named_once_with_arms_of_equal_settings() {
+    fn a_hung_arm_is_reported_once_with_the_arms_that_share_its_settings() {
         let mut run = run([LEVEL, LEVEL]);
         let hang = Some(Hang { arm: "sqpoll".into(), waited_ns: 12_000_000_000 });
         let tried = |name: &str| TriedArm {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_whose_setups_signals_interrupted_is_noted() {
+    fn interrupted_ring_setups_of_an_arm_are_noted() {
         let mut run = run([LEVEL, LEVEL]);
         let text = "signals interrupted 3 of 9 io_uring_setup calls";
         run.cells[1].measurements.open()[2].warnings.push(Warning::new("setups_interrupted", text, ""));
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_per_operation_when_an_operation_has_two_completions() {
+    fn counts_are_per_operation_if_an_operation_has_two_completions() {
         // The same calls and CPU time with half as many completions.
         let one = WatchedRun { syscalls_per_io: Some(2.0), cpu_per_io_ns: Some(20_000.0), ..traced(6_400, 6_400) };
         let one = WatchedRun { sleeps_per_io: Some(1.0), ..one };
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_count_is_missing_and_not_equal() {
+    fn a_missing_count_is_reported_as_unknown() {
         let none = WatchedRun { operations: Some(0), ..WatchedRun::default() };
         let said = explained(traced(1000, 1000), none, Verdict::Faster);
         assert!(said.starts_with("unknown: the traced run of coop_taskrun had no asynchronous I/O"), "{said}");
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_has_its_interval_and_differs_only_beyond_it() {
+    fn estimates_differ_only_if_their_intervals_do_not_overlap() {
         let estimated = |calls: f64, ci95: [f64; 2]| WatchedRun {
             syscalls_per_io: Some(calls),
             per_io_intervals: [("syscalls".to_owned(), ci95)].into(),
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_time_of_one_run_is_left_out_when_the_timed_runs_show_no_difference() {
+    fn traced_cpu_time_is_omitted_if_the_timed_runs_are_equivalent() {
         let cpu = |ns: f64| WatchedRun { cpu_per_io_ns: Some(ns), ..traced(1000, 1000) };
         let said = |verdict| explained(cpu(21_600.0), cpu(18_600.0), verdict);
         assert!(!said(Verdict::Equivalent).contains("CPU time"));

@@ -58,7 +58,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_server_is_described_with_its_requests() {
+    fn a_server_is_described_with_its_options_and_connections() {
         let options = json!({"server-threads": 2, "server-cpus": [0, 1], "receive": "multishot", "ring": ["sqpoll"], "register": []});
         let server = ServerRecord {
             engine: "io_uring".into(),

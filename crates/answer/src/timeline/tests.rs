@@ -31,7 +31,7 @@ fn the_longest_part_comes_first_with_its_reason() {
 }
 
 #[test]
-fn a_thread_that_lost_its_cpu_was_not_running_throughout() {
+fn a_thread_that_lost_its_cpu_is_not_reported_as_running_throughout() {
     let mut t = trail();
     t.meanwhile = Some(Meanwhile::Running { cpu: 0 });
     t.switches_meanwhile = Some(4);
@@ -76,7 +76,7 @@ fn the_file_systems_worker_is_named() {
 }
 
 #[test]
-fn polls_and_timeouts_in_their_own_words() {
+fn polls_and_timeouts_have_their_own_descriptions() {
     let mut t = trail();
     (t.opcode, t.asked_bytes, t.issued, t.course) = ("poll_add".into(), None, None, Course::Direct);
     t.ready = Some(at(&t, 2_000_000, 1));
@@ -91,7 +91,7 @@ fn polls_and_timeouts_in_their_own_words() {
 }
 
 #[test]
-fn a_sleep_is_divided_into_its_parts() {
+fn a_sleep_is_broken_down_into_wakeup_stages() {
     let mut t = trail();
     (t.vehicle, t.detail) = (DeliveryPath::Enter, Some("slept, woken by irq 36 on CPU 1".into()));
     t.meanwhile = Some(Meanwhile::Sleeping { cpu: 0, tid: 99, comm: "busy".into() });
@@ -127,7 +127,7 @@ fn unknown_stages_are_reported_as_unknown() {
 }
 
 #[test]
-fn results_in_words() {
+fn request_results_are_described_in_words() {
     let with = |result, asked_bytes| request(&RequestTrace { result, asked_bytes, ..trail() });
     assert_eq!(with(4096, Some(4096)), "read_fixed 4 KiB");
     assert_eq!(with(512, Some(4096)), "read_fixed 4 KiB: only 512 B");
@@ -136,7 +136,7 @@ fn results_in_words() {
 }
 
 #[test]
-fn an_io_is_one_sentence_with_its_number() {
+fn an_io_is_summarized_in_one_sentence_with_its_latency() {
     let mut t = trail();
     assert_eq!(
         sentence(&t, 3_000_000, false),
@@ -162,7 +162,7 @@ fn an_io_is_one_sentence_with_its_number() {
 }
 
 #[test]
-fn the_reason_of_a_wait_is_its_longest_part() {
+fn the_reason_for_a_wait_is_its_longest_stage() {
     let what = |t: &RequestTrace| waited(t, false).unwrap().what;
     let mut t = trail();
     t.issued = Some(at(&t, 2_000_000, 0));

@@ -79,7 +79,7 @@ pub(super) fn idle_poller() -> TraceRecord {
 }
 
 #[test]
-fn only_a_connect_as_long_as_a_second_syn_is_slow() {
+fn a_connect_is_slow_only_if_it_lasts_as_long_as_a_syn_retry() {
     let f = only(&slow_connects(), "slow_connects");
     assert!(f.text.starts_with("connect took up to 1.02 s") && f.remedy.contains("net.core.somaxconn"), "{f:?}");
     assert_eq!(f.bound, Some(Bound { of: BoundOf::ThreadTime, share: 0.75 }));
@@ -89,7 +89,7 @@ fn only_a_connect_as_long_as_a_second_syn_is_slow() {
 }
 
 #[test]
-fn a_thread_that_polls_is_idle_only_while_nothing_is_in_flight() {
+fn a_polling_thread_is_idle_only_with_no_request_in_flight() {
     let f = only(&idle_poller(), "idle_poller");
     assert!(f.text.starts_with("thread 1234 (db) ran in user mode for 100 % of its time"), "{}", f.text);
     assert!(f.text.contains("no request was in flight for 99.") && !f.warns(), "{}", f.text);
@@ -120,7 +120,7 @@ pub(super) fn iowq_queue() -> TraceRecord {
 }
 
 #[test]
-fn a_lock_contends_only_if_threads_that_do_io_sleep_for_it_often() {
+fn a_lock_is_contended_only_if_io_threads_often_sleep_on_it() {
     let f = only(&lock_contended(), "lock_contended");
     assert_eq!(f.bound, Some(Bound { of: BoundOf::ThreadTime, share: 0.62 }));
     let rows = |count, other: &str| {
@@ -133,7 +133,7 @@ fn a_lock_contends_only_if_threads_that_do_io_sleep_for_it_often() {
 }
 
 #[test]
-fn writes_wait_for_each_other_only_if_several_are_in_flight() {
+fn writes_serialize_only_if_several_are_in_flight() {
     let f = only(&iowq_queue(), "iowq_queue");
     assert!(f.text.contains("93 % of their latency") && f.text.contains("the writes of a file one at a time"));
     assert_eq!(f.bound, Some(Bound { of: BoundOf::Latency, share: 0.93 }));
@@ -255,7 +255,7 @@ pub(super) fn submitter_exited() -> TraceRecord {
 }
 
 #[test]
-fn a_blocked_submission_has_its_reasons_and_their_time_as_bound() {
+fn a_blocked_submission_lists_its_reasons_and_is_bounded_by_their_time() {
     let f = only(&blocked_in_submission(), "blocked_in_submission");
     assert!(
         f.text.starts_with("thread 1234 (db) was blocked in io_uring_enter(2) while submitting for 68 % of its time"),
@@ -272,7 +272,7 @@ fn a_blocked_submission_has_its_reasons_and_their_time_as_bound() {
 
 /// The thread is blocked in submission for 68 % of the time, waits for completions for 10 %, and runs for 22 %.
 #[test]
-fn shares_of_latency_and_of_cpu_time_rank_by_the_time_of_the_thread() {
+fn latency_and_cpu_shares_are_ranked_by_thread_time() {
     let t = with_rows(vec![
         blocked("io_uring_enter", Reason::RequestTag, 680_000_000),
         blocked("epoll_wait", Reason::Epoll, 100_000_000),
@@ -305,7 +305,7 @@ fn the_advice_for_a_blocked_direct_write_names_the_file_system() {
 }
 
 #[test]
-fn reads_that_wait_for_a_peer_are_no_file_io() {
+fn reads_that_wait_for_a_peer_are_not_synchronous_file_io() {
     let f = only(&synchronous_calls(), "synchronous_calls");
     assert!(
         f.text.starts_with("synchronous calls blocked thread 1234 (db) for 40 % of its time: fdatasync(2) 40 %"),
@@ -316,7 +316,7 @@ fn reads_that_wait_for_a_peer_are_no_file_io() {
 }
 
 #[test]
-fn a_setup_error_by_which_a_library_looks_for_a_feature_is_a_note() {
+fn a_setup_error_from_feature_probing_is_a_note() {
     assert!(only(&setup_failed(), "setup_failed").text.contains("RLIMIT_MEMLOCK"));
     let probing = with_calls(vec![call("io_uring_setup", 2, &[("EINVAL", 1)])]);
     assert!(!only(&probing, "setup_failed").warns());
@@ -326,7 +326,7 @@ fn a_setup_error_by_which_a_library_looks_for_a_feature_is_a_note() {
 }
 
 #[test]
-fn a_wait_that_ends_by_its_limit_is_bounded_if_completions_waited_for_it() {
+fn a_timed_out_wait_is_bounded_only_if_completions_were_pending() {
     let mut t = waits_time_out();
     let f = only(&t, "waits_time_out");
     assert!(f.warns() && f.text.starts_with("90 % of the waits in io_uring_enter(2) (90) timed out"), "{}", f.text);
@@ -337,7 +337,7 @@ fn a_wait_that_ends_by_its_limit_is_bounded_if_completions_waited_for_it() {
 }
 
 #[test]
-fn an_sqpoll_thread_on_the_only_cpu_shares_it_whoever_had_it_last() {
+fn an_sqpoll_thread_pinned_to_its_programs_only_cpu_shares_that_cpu() {
     let mut t = sqpoll_shares_cpu();
     let of_others = |thread: &mut ThreadAccount| thread.cpu_had.iter_mut().for_each(|by| by.share = 0.2);
     t.account.as_mut().unwrap().threads.iter_mut().for_each(of_others);
@@ -347,7 +347,7 @@ fn an_sqpoll_thread_on_the_only_cpu_shares_it_whoever_had_it_last() {
 }
 
 #[test]
-fn calls_that_wait_for_storage_are_weighed_without_waits_for_a_cpu() {
+fn run_queue_time_does_not_dilute_the_share_of_synchronous_calls() {
     let rows = |runnable| {
         vec![
             blocked("unlink", Reason::JournalSpace, 30_000_000),
@@ -364,7 +364,7 @@ fn calls_that_wait_for_storage_are_weighed_without_waits_for_a_cpu() {
 }
 
 #[test]
-fn a_descriptor_that_hung_up_is_named_with_its_file() {
+fn a_hung_up_descriptor_is_reported_with_its_file() {
     let mut t = epoll_spins();
     let of = |events: &str| WokenBy {
         tgid: 1234,
@@ -391,7 +391,7 @@ fn a_descriptor_that_hung_up_is_named_with_its_file() {
 }
 
 #[test]
-fn bounds_of_one_time_are_together_no_more_than_it() {
+fn bounds_on_the_same_time_add_up_to_at_most_that_time() {
     let finding = |of, share| Finding {
         bound: Some(Bound { of, share }),
         ..Finding::new("x", Severity::Warning, String::new(), "", &[])
@@ -403,7 +403,7 @@ fn bounds_of_one_time_are_together_no_more_than_it() {
 }
 
 #[test]
-fn an_unbounded_wait_is_distinguished_from_a_level_triggered_one() {
+fn a_zero_timeout_wait_is_distinguished_from_a_level_triggered_one() {
     assert!(only(&epoll_spins(), "epoll_spins").remedy.contains("EPOLL_CTL_DEL"));
     let mut t = epoll_spins();
     t.calls.as_mut().unwrap()[0].ended = Some(WaitEnds { nothing: 2_000_000, ..WaitEnds::default() });
@@ -459,7 +459,7 @@ fn failing(name: &str, requests: u64, errno: &str, n: u64) -> TraceRecord {
 }
 
 #[test]
-fn one_write_that_fails_is_a_warning_and_one_read_a_note() {
+fn a_single_failed_write_is_a_warning_and_a_failed_read_a_note() {
     let f = only(&failing("write", 17_000, "ENOSPC", 1), "errors");
     assert!(f.text.contains("1 of write with ENOSPC") && f.text.contains("full") && f.warns(), "{}", f.text);
     assert!(only(&failing("fsync", 500, "ECANCELED", 1), "errors").remedy.contains("in a chain"));
@@ -467,13 +467,13 @@ fn one_write_that_fails_is_a_warning_and_one_read_a_note() {
 }
 
 #[test]
-fn an_alignment_that_is_refused_is_named_in_bytes() {
+fn a_misaligned_read_is_reported_with_the_required_alignment() {
     let f = only(&failing("read", 400, "EINVAL", 200), "errors");
     assert!(f.text.contains("aligned to 4096 bytes (4 KiB), the logical block size of vda"), "{}", f.text);
 }
 
 #[test]
-fn a_rate_of_failures_that_dominates_leads_whatever_the_errno() {
+fn a_dominant_failure_rate_is_reported_for_any_unexpected_errno() {
     assert!(only(&requests_fail(), "requests_fail").text.contains("accept requests (200 k) failed with ENOTSOCK"));
     assert!(only(&failing("write", 400, "EAGAIN", 400), "requests_fail").text.contains("RWF_NOWAIT"));
     let mut receives = failing("recvmsg", 400, "EAGAIN", 300);
@@ -485,7 +485,7 @@ fn a_rate_of_failures_that_dominates_leads_whatever_the_errno() {
 }
 
 #[test]
-fn writes_that_are_handed_over_have_the_advice_of_their_file_system() {
+fn punted_writes_have_advice_specific_to_the_file_system() {
     let remedy = |filesystem: &str| {
         let mut t = failing("write", 1_000, "EINTR", 0);
         t.total.opcodes[0].punted_would_block = 1_000;
@@ -498,7 +498,7 @@ fn writes_that_are_handed_over_have_the_advice_of_their_file_system() {
 }
 
 #[test]
-fn waits_that_signals_or_short_limits_end_are_a_warning() {
+fn waits_ended_by_signals_or_short_timeouts_are_a_warning() {
     let with = |ended: WaitEnds| {
         let mut t = waits_time_out();
         t.total.elapsed_ns = 1_000_000_000;
@@ -513,7 +513,7 @@ fn waits_that_signals_or_short_limits_end_are_a_warning() {
 }
 
 #[test]
-fn an_eventfd_that_is_registered_with_the_ring_does_not_wake_it() {
+fn a_registered_eventfd_does_not_end_a_wait_on_the_ring() {
     let mut t = waits_time_out();
     t.calls.as_mut().unwrap()[0].ended = Some(WaitEnds { time_limit: 41, ..WaitEnds::default() });
     assert!(only(&t, "waits_time_out").remedy.starts_with("ignore this if the program is idle"));
@@ -526,7 +526,7 @@ fn registered(operation: &str) -> RegisterCalls {
 }
 
 #[test]
-fn shares_of_synchronous_calls_have_the_time_of_all_their_threads_as_base() {
+fn shares_of_synchronous_calls_are_relative_to_all_their_threads_time() {
     let loop_ =
         vec![blocked("fsync", Reason::Writeback, 100_000_000), blocked("epoll_wait", Reason::Epoll, 900_000_000)];
     let helper = vec![
@@ -541,7 +541,7 @@ fn shares_of_synchronous_calls_have_the_time_of_all_their_threads_as_base() {
 }
 
 #[test]
-fn blocked_workers_that_are_too_few_are_named() {
+fn too_few_io_wq_workers_are_reported_if_all_are_blocked() {
     let with = |worker: Vec<ThreadRow>| {
         let mut t = iowq_queue();
         t.total.opcodes[0].opcode = "read".into();
@@ -560,7 +560,7 @@ fn blocked_workers_that_are_too_few_are_named() {
 }
 
 #[test]
-fn a_thread_that_reaps_and_has_no_cpu_is_named_with_its_policy_or_its_siblings() {
+fn a_starved_reaping_thread_is_reported_with_its_scheduling_policy() {
     let with = |policy: Option<&str>, of: u32| {
         let mut reaps = thread(
             1234,
@@ -586,7 +586,7 @@ fn a_thread_that_reaps_and_has_no_cpu_is_named_with_its_policy_or_its_siblings()
 }
 
 #[test]
-fn an_errno_of_a_limit_is_named_below_the_share_of_a_habit() {
+fn a_resource_limit_errno_is_reported_below_the_usual_failure_share() {
     let f = only(&with_calls(vec![call("connect", 1_500, &[("EADDRNOTAVAIL", 1_299)])]), "calls_fail");
     assert!(
         f.text.contains("no local port (net.ipv4.ip_local_port_range) is free")
@@ -599,14 +599,14 @@ fn an_errno_of_a_limit_is_named_below_the_share_of_a_habit() {
 }
 
 #[test]
-fn calls_of_native_aio_that_only_look_are_empty() {
+fn native_aio_calls_that_return_no_completion_are_empty() {
     let ended = Some(WaitEnds { nothing: 698_000, completions: 6_000, ..WaitEnds::default() });
     let f = only(&with_calls(vec![CallRecord { ended, ..call("io_getevents", 704_000, &[]) }]), "empty_enters");
     assert!(f.text.contains("io_getevents(2) calls returned no completion") && f.remedy.contains("min_nr 1"), "{f:?}");
 }
 
 #[test]
-fn small_calls_that_answer_a_peer_or_move_pages_are_no_finding() {
+fn small_calls_are_no_finding_if_they_move_pages_or_alternate_with_waits() {
     let f = only(&small_calls(), "small_calls");
     assert!(
         f.text.contains("read(2) calls per second took 80 % of the program's CPU time: each moved 1 B"),
@@ -629,7 +629,7 @@ fn small_calls_that_answer_a_peer_or_move_pages_are_no_finding() {
 
 /// Sixteen requests in flight for a single worker.
 #[test]
-fn a_limit_of_workers_below_the_requests_in_flight_is_named() {
+fn an_io_wq_worker_limit_below_the_requests_in_flight_is_reported() {
     let mut t = iowq_queue();
     t.total.opcodes[0].opcode = "fsync".into();
     t.total.iowq = IowqRecord { workers: 1, most_at_once: Some(1), completions: 3_000, cpu_ns: None };
@@ -644,7 +644,7 @@ fn worker(tid: u32, reason: Reason) -> ThreadAccount {
 }
 
 #[test]
-fn workers_that_wait_for_a_device_at_the_same_time_are_not_too_many() {
+fn concurrent_workers_that_wait_for_a_device_are_not_too_many() {
     let with = |reason: Reason| {
         let mut t = iowq_fanout();
         t.total.iowq.most_at_once = Some(16);
@@ -658,7 +658,7 @@ fn workers_that_wait_for_a_device_at_the_same_time_are_not_too_many() {
 }
 
 #[test]
-fn writes_that_wait_for_their_own_sync_have_the_advice_to_sync_once() {
+fn advice_for_writes_that_wait_for_their_own_sync_is_to_sync_once() {
     let mut t = iowq_queue();
     t.account.as_mut().unwrap().threads.push(worker(100, Reason::JournalCommit));
     assert!(
@@ -673,7 +673,7 @@ fn writes_that_wait_for_their_own_sync_have_the_advice_to_sync_once() {
 }
 
 #[test]
-fn a_sync_per_small_record_is_advised_to_cover_several() {
+fn group_commit_is_advised_if_each_small_write_has_its_own_sync() {
     let remedy = |bytes: u64| {
         let mut t = with_ring(|r| {
             let mut fsync = opcode("fsync", 900, 2_000_000);
@@ -688,7 +688,7 @@ fn a_sync_per_small_record_is_advised_to_cover_several() {
 }
 
 #[test]
-fn answers_that_nearly_all_requests_have_are_failures() {
+fn results_such_as_enoent_count_as_failures_if_nearly_all_requests_fail() {
     let f = only(&failing("async_cancel", 400, "ENOENT", 400), "requests_fail");
     assert!(f.text.contains("no request matches") && f.remedy.contains("user_data"), "{f:?}");
     assert_eq!(codes(&failing("async_cancel", 400, "ENOENT", 200)), Vec::<String>::new(), "lost races");
@@ -702,7 +702,7 @@ fn answers_that_nearly_all_requests_have_are_failures() {
 }
 
 #[test]
-fn one_long_call_at_the_start_is_no_habit() {
+fn a_single_long_call_is_not_reported_as_synchronous_calls() {
     let mut t = with_rows(vec![
         ThreadRow { longest_ns: Some(40_000_000), ..blocked("openat", Reason::SynchronousBio, 42_000_000) },
         row(ThreadState::Running, None, None, 500_000_000),
@@ -713,7 +713,7 @@ fn one_long_call_at_the_start_is_no_habit() {
 }
 
 #[test]
-fn accepts_of_several_threads_that_find_no_connection_are_a_herd() {
+fn threads_whose_accepts_find_no_connection_are_a_thundering_herd() {
     let waiting = |tid| thread(tid, Role::Thread, vec![blocked("epoll_wait", Reason::Epoll, 1_000_000_000)]);
     let mut t = with_threads(vec![waiting(7), waiting(8)]);
     let ended = Some(WaitEnds { completions: 3_100, ..WaitEnds::default() });
@@ -748,7 +748,7 @@ fn context(requests: u64, completions: u64) -> ContextRecord {
 }
 
 #[test]
-fn one_request_per_io_submit_is_a_system_call_per_request() {
+fn one_request_per_io_submit_call_is_reported() {
     let mut t = with_rows(vec![row(ThreadState::Running, Some("io_submit"), None, 1_000_000_000)]);
     (t.total.elapsed_ns, t.rings) = (1_000_000_000, vec![]);
     let inline = carried(DeliveryPath::Inline, 100_000, None, None);
@@ -760,7 +760,7 @@ fn one_request_per_io_submit_is_a_system_call_per_request() {
 }
 
 #[test]
-fn polls_of_a_descriptor_that_stays_ready_spin() {
+fn polls_of_a_permanently_ready_descriptor_are_reported_as_spinning() {
     let spins = |name: &str, errno: Option<&str>| {
         let t = with_ring(|r| {
             r.opcodes = vec![OpcodeRecord { bytes: 0, short: None, ..opcode(name, 80_000, 400) }];

@@ -4,7 +4,7 @@ use super::*;
 
 /// Four rings share a thread, so its time covers the requests of all of them.
 #[test]
-fn a_threads_time_is_shared_by_the_rings_it_serves() {
+fn an_sqpoll_threads_time_is_divided_among_its_rings() {
     let mut t = sqpoll(|s| (s.work_ns, s.requests) = (None, 40));
     let mut cpu = |n: u32| {
         t.rings.resize(n as usize, t.rings[0].clone());
@@ -21,7 +21,7 @@ fn a_threads_time_is_shared_by_the_rings_it_serves() {
 }
 
 #[test]
-fn single_submissions_need_something_to_be_batched_with() {
+fn single_submissions_are_a_finding_only_if_they_could_be_batched() {
     let f = only(&one_per_enter(), "one_per_enter");
     assert!(
         f.text.contains("40.0 k calls per second while the ring was in use, with 17.6 requests in flight"),
@@ -38,7 +38,7 @@ fn single_submissions_need_something_to_be_batched_with() {
 }
 
 #[test]
-fn single_submissions_that_are_done_at_once_are_system_calls() {
+fn single_submissions_that_complete_inline_are_compared_to_plain_calls() {
     let f = only(&one_at_a_time(), "one_per_enter");
     assert!(f.text.starts_with("40.0 k io_uring_enter calls per second submitted one request each"), "{}", f.text);
     assert!(!f.warns() && f.remedy.contains("pread(2)"));
@@ -56,7 +56,7 @@ fn single_submissions_that_are_done_at_once_are_system_calls() {
 }
 
 #[test]
-fn the_limit_is_that_of_the_ring_and_the_kernel() {
+fn the_task_work_run_limit_depends_on_ring_and_kernel() {
     let f = only(&capped_batch(), "capped_batch");
     assert!(f.text.starts_with("94 % of completions were posted by task-work runs of exactly 20 items"), "{}", f.text);
     let changed = |change: &dyn Fn(&mut TraceRecord)| {
@@ -86,7 +86,7 @@ fn the_limit_is_that_of_the_ring_and_the_kernel() {
 
 /// The limit is 8 before Linux 6.16, except in its stable kernels since 2025, which have larger runs.
 #[test]
-fn a_submission_threads_limit_is_of_its_kernel() {
+fn the_sqpoll_task_work_limit_depends_on_the_kernel() {
     let polled = |kernel: &str, items, between| {
         let mut t = capped_batch();
         t.total.host.kernel = kernel.into();
@@ -107,7 +107,7 @@ fn a_submission_threads_limit_is_of_its_kernel() {
 }
 
 #[test]
-fn a_ring_that_never_polls_is_reported_without_errors() {
+fn an_iopoll_ring_whose_polling_finds_nothing_is_reported() {
     let mut t = clean();
     t.rings[0].flags = vec!["iopoll".into()];
     let f = only(&t, "iopoll_without_queues");
@@ -117,7 +117,7 @@ fn a_ring_that_never_polls_is_reported_without_errors() {
 }
 
 #[test]
-fn the_submission_thread_spins_or_naps() {
+fn the_sqpoll_thread_is_reported_for_spinning_or_frequent_wakeups() {
     let f = only(&sqpoll_spinning(), "sqpoll_spinning");
     assert!(
         f.text.contains("(tid 1240, last on CPU 1) used 98 % of a CPU for 40 requests, 49.0 ms per request"),
@@ -134,7 +134,7 @@ fn the_submission_thread_spins_or_naps() {
 }
 
 #[test]
-fn chatter_is_not_the_way_out_of_a_call_that_waits_or_writes() {
+fn exits_from_waiting_or_writing_calls_are_not_chatter() {
     let f = only(&chatty_poller(), "chatty_poller");
     assert!(f.text.contains("mostly getppid (41.0 system calls per I/O in total)"), "{}", f.text);
     assert!(f.text.starts_with("76 % of completions"), "{}", f.text);
@@ -145,7 +145,7 @@ fn chatter_is_not_the_way_out_of_a_call_that_waits_or_writes() {
 }
 
 #[test]
-fn calls_that_carry_nothing_count_where_there_are_many_for_each_io() {
+fn many_unrelated_calls_per_io_are_reported_as_chatter() {
     let mut t = delivered_by(vec![carried(DeliveryPath::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(900))]);
     t.total.stray_calls = Some(t.total.ios * 4);
     let f = only(&t, "chatty_poller");
@@ -158,7 +158,7 @@ fn calls_that_carry_nothing_count_where_there_are_many_for_each_io() {
 }
 
 #[test]
-fn faults_that_carry_nothing_count_where_the_program_polls() {
+fn page_faults_are_reported_only_for_a_polling_program() {
     let mut t = delivered_by(vec![carried(DeliveryPath::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(900))]);
     t.total.page_faults = Some(160_000);
     let f = only(&t, "faulting_poller");
@@ -171,7 +171,7 @@ fn faults_that_carry_nothing_count_where_the_program_polls() {
 }
 
 #[test]
-fn a_thread_that_did_nothing_was_not_woken_for_it() {
+fn an_sqpoll_thread_with_few_requests_is_not_reported_for_wakeups() {
     let few = sqpoll(|s| (s.wakeups, s.requests, s.cpu_ns) = (Some(400), 3, None));
     assert_eq!(codes(&few), Vec::<String>::new());
     let unknown = sqpoll(|s| (s.elapsed_ns, s.requests) = (None, 40));

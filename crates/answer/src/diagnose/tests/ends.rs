@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_has_no_completion_is_told_at_a_commands_end_and_where_a_device_hangs() {
+fn requests_without_completions_are_reported_at_exit_or_if_a_device_hangs() {
     let f = only(&never_completed(), "never_completed");
     assert!(
         !f.warns() && f.text.contains("20 requests had no completion when the program exited: 20 recv in a poll"),
@@ -37,7 +37,7 @@ fn what_has_no_completion_is_told_at_a_commands_end_and_where_a_device_hangs() {
 }
 
 #[test]
-fn completions_are_unreaped_if_a_tenth_stays_without_a_waiter() {
+fn completions_count_as_unreaped_if_a_tenth_stays_without_a_waiter() {
     let f = only(&left_lying(), "left_lying");
     assert!(
         f.text.starts_with("33 % of the completions stayed in the completion queue for 10 ms or longer"),
@@ -90,7 +90,7 @@ fn punts_are_reported_by_opcode_and_cause() {
 
 /// A request that a worker finds not ready is punted again when it is ready.
 #[test]
-fn a_request_that_is_handed_over_twice_went_once() {
+fn a_request_punted_twice_is_counted_once() {
     let of = |hand_overs, punted_requests: Option<[f64; 3]>| {
         let mut t = with_ring(|r| r.opcodes[0].punted_asked = hand_overs);
         let estimate = |[total, lo, hi]: [f64; 3]| Estimate { total, ci95: [lo, hi] };
@@ -115,7 +115,7 @@ fn a_request_that_is_handed_over_twice_went_once() {
 }
 
 #[test]
-fn the_place_where_the_order_was_lost_is_named() {
+fn the_stage_that_lost_the_completion_order_is_reported() {
     let f = only(&reordered(), "reordered");
     assert!(
         f.text.contains("The order was lost in: task work 45 %, device 5 %, block layer 0.2 %. Basis: "),
@@ -160,7 +160,7 @@ fn the_place_where_the_order_was_lost_is_named() {
 }
 
 #[test]
-fn the_order_of_delivery_is_explained_by_the_ring_and_the_kernel() {
+fn out_of_order_delivery_is_explained_by_ring_and_kernel() {
     let f = only(&delivered_out_of_order(), "delivered_out_of_order");
     assert_eq!(
         f.text,

@@ -102,7 +102,7 @@ const MATRIX: &[(&str, Make)] = &[
 ];
 
 #[test]
-fn each_rule_of_traces_has_a_trace_and_a_code_of_its_own() {
+fn each_trace_rule_has_its_own_code_and_sample_trace() {
     let sorted = |mut codes: Vec<&'static str>| {
         codes.sort_unstable();
         codes
@@ -115,7 +115,7 @@ fn each_rule_of_traces_has_a_trace_and_a_code_of_its_own() {
 }
 
 #[test]
-fn failures_come_first_then_the_largest_bound() {
+fn failures_are_listed_first_and_then_the_largest_bounds() {
     let bound = |share| Some(Bound { of: BoundOf::ThreadTime, share });
     let with = |rule: &Rule, bound| Finding { bound, ..rule.finding(Severity::Warning, String::new(), &[]) };
     let of = |rule: &Rule| match rule.code {
@@ -133,7 +133,7 @@ fn failures_come_first_then_the_largest_bound() {
 }
 
 #[test]
-fn a_loop_comes_before_the_wait_for_its_cpu() {
+fn a_busy_loop_is_listed_before_the_cpu_wait_it_causes() {
     let bound = |share| Some(Bound { of: BoundOf::ThreadTime, share });
     let with = |codes: &'static [(&'static str, f64)]| {
         let of = move |rule: &Rule| {
@@ -159,7 +159,7 @@ fn a_clean_program_has_no_finding() {
 }
 
 #[test]
-fn each_finding_is_on_its_own_trace_and_on_no_other() {
+fn each_sample_trace_has_only_its_own_finding() {
     for (code, make) in MATRIX {
         let mut got = codes(&make());
         got.dedup();
@@ -168,7 +168,7 @@ fn each_finding_is_on_its_own_trace_and_on_no_other() {
 }
 
 #[test]
-fn what_weighs_times_is_not_told_of_an_emulated_machine() {
+fn time_based_findings_are_suppressed_on_emulated_machines() {
     let emulated = |make: Make| {
         let mut t = make();
         t.total.host.virtualisation = Some("qemu".into());
@@ -203,7 +203,7 @@ fn what_weighs_times_is_not_told_of_an_emulated_machine() {
 }
 
 #[test]
-fn each_finding_has_values_and_a_remedy() {
+fn each_finding_has_evidence_and_each_warning_a_remedy() {
     for (code, make) in MATRIX {
         for f in findings(&make()) {
             assert!(!f.evidence.is_empty() && f.evidence.values().all(|x| x.is_finite()), "{code}: {f:?}");
@@ -216,7 +216,7 @@ fn each_finding_has_values_and_a_remedy() {
 }
 
 #[test]
-fn data_is_left_unread_only_if_it_stays_so() {
+fn unread_socket_data_is_a_finding_only_if_it_stays_unread() {
     let f = only(&unread_socket(), "unread_socket");
     assert!(
         f.text.starts_with("488 bytes unread in descriptor 5 of process 7 for 2.10 s, while thread 7"),
@@ -237,7 +237,7 @@ fn data_is_left_unread_only_if_it_stays_so() {
 }
 
 #[test]
-fn many_rings_make_one_finding() {
+fn a_finding_that_applies_to_several_rings_is_reported_once() {
     let mut t = cq_overflow();
     for n in 1..4 {
         let mut more = ring(n);

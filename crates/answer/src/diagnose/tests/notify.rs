@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_thread_on_the_cpu_is_named_and_a_free_cpu_gives_no_finding() {
+fn waiting_for_cpu_names_the_thread_that_ran_on_the_cpu() {
     let f = only(&waiting_for_cpu(), "waiting_for_cpu");
     assert_eq!(
         (f.warns(), f.ring, f.evidence["share_of_delivery"], f.evidence["p99_ns"]),
@@ -30,7 +30,7 @@ fn the_thread_on_the_cpu_is_named_and_a_free_cpu_gives_no_finding() {
 }
 
 #[test]
-fn who_waits_for_whose_completions_is_named() {
+fn completions_reaped_by_another_thread_are_reported_with_both_threads() {
     let f = only(&reaped_elsewhere(), "reaped_elsewhere");
     assert_eq!((f.warns(), f.ring, f.evidence["waits"]), (true, Some(0), 60_000.0));
     assert!(
@@ -74,7 +74,7 @@ fn who_waits_for_whose_completions_is_named() {
 }
 
 #[test]
-fn the_tick_is_explained_by_the_flags_and_the_right_cpu_is_named() {
+fn tick_delivery_is_explained_by_the_ring_flags() {
     let f = only(&stranded(), "stranded");
     assert_eq!(
         f.text,
@@ -94,7 +94,7 @@ fn the_tick_is_explained_by_the_flags_and_the_right_cpu_is_named() {
 }
 
 #[test]
-fn kicks_count_by_the_second_and_name_the_ring_that_asks_for_them() {
+fn a_kick_storm_is_reported_with_its_rate_and_its_ring() {
     let f = only(&kick_storm(), "kick_storm");
     assert!(f.text.starts_with("0.980 kicks per I/O, 39.2 k per second while the rings were in use. "), "{}", f.text);
     assert_eq!((f.warns(), f.ring), (true, Some(0)));
@@ -114,7 +114,7 @@ fn kicks_count_by_the_second_and_name_the_ring_that_asks_for_them() {
 }
 
 #[test]
-fn the_right_core_is_where_the_drive_interrupts() {
+fn the_recommended_cpu_is_the_one_that_takes_the_drives_interrupts() {
     let f = only(&wrong_core(), "wrong_core");
     assert!(
         f.text.starts_with("98.8 % of completions became ready on CPU 1") || f.text.starts_with("99 %"),
@@ -158,7 +158,7 @@ fn the_right_core_is_where_the_drive_interrupts() {
 
 /// Four busy database backends should not share a CPU.
 #[test]
-fn threads_that_need_more_than_one_cpu_are_not_sent_to_one() {
+fn several_busy_threads_are_not_advised_to_share_one_cpu() {
     let mut t = wrong_core();
     let alone = only(&t, "wrong_core");
     assert!(alone.remedy.contains("`taskset -c 1`") && alone.text.contains("where the thread runs. CPU 1 notified"));

@@ -24,7 +24,7 @@ fn a_bad_buffer_is_identified_by_its_index_or_address() {
 
 /// A success without a completion counts as a result; a notification does not.
 #[test]
-fn a_share_of_failures_is_of_what_has_an_outcome() {
+fn the_failure_share_is_relative_to_requests_with_a_result() {
     let share = |o: OpcodeRecord| {
         let t = with_ring(|r| r.opcodes = vec![o]);
         findings(&t).iter().find(|f| f.code == "errors").map(|f| f.evidence["share"])
@@ -43,7 +43,7 @@ fn a_share_of_failures_is_of_what_has_an_outcome() {
 }
 
 #[test]
-fn shared_memory_is_detected_by_its_first_two_reads() {
+fn overlapping_buffers_are_reported_with_the_first_two_reads() {
     let f = only(&overlapping_buffers(), "overlapping_buffers");
     assert!(
         f.text.starts_with("3 reads wrote to the same memory") && f.text.contains("user_data 0x41 and 0x42"),
@@ -59,7 +59,7 @@ fn shared_memory_is_detected_by_its_first_two_reads() {
 }
 
 #[test]
-fn reads_and_writes_that_come_back_short() {
+fn short_reads_are_a_note_and_short_writes_a_warning() {
     let f = only(&short_reads(), "short_reads");
     assert_eq!(f.text, "25 % of the reads (20.0 k) moved fewer bytes than requested. Basis: 80.0 k completions");
     assert!(!f.warns());
@@ -69,7 +69,7 @@ fn reads_and_writes_that_come_back_short() {
 }
 
 #[test]
-fn a_send_that_moves_a_part_is_a_short_write() {
+fn a_partial_send_is_a_short_write() {
     let mut t = short_reads();
     t.total.opcodes[0].opcode = "send".into();
     // Complete writes do not hide it.
@@ -79,7 +79,7 @@ fn a_send_that_moves_a_part_is_a_short_write() {
 }
 
 #[test]
-fn what_moves_data_and_names_no_length_cannot_be_judged_short() {
+fn requests_without_a_known_length_cannot_be_judged_short() {
     let of = |name: &str| {
         let mut t = clean();
         t.total.opcodes = vec![opcode(name, 100, 1_000)];
@@ -105,7 +105,7 @@ fn what_moves_data_and_names_no_length_cannot_be_judged_short() {
 }
 
 #[test]
-fn what_native_and_posix_aio_call_a_read_is_one() {
+fn native_and_posix_aio_reads_count_as_reads() {
     for name in ["pread", "preadv", "aio_read"] {
         for (mut t, code) in [(errors(), "errors"), (short_reads(), "short_reads")] {
             t.total.opcodes[0].opcode = name.into();
@@ -118,7 +118,7 @@ fn what_native_and_posix_aio_call_a_read_is_one() {
 }
 
 #[test]
-fn reads_of_no_bytes_in_a_loop_are_a_warning() {
+fn zero_byte_reads_in_a_loop_are_a_warning() {
     let with = |name: &str, bytes| {
         let t = with_ring(|r| {
             r.opcodes = vec![OpcodeRecord { bytes, short: None, ..opcode(name, 80_000, 400) }];

@@ -35,7 +35,7 @@ fn few(value: &mut Value) {
 }
 
 #[test]
-fn too_few_completions_say_nothing() {
+fn too_few_completions_yield_only_exact_findings() {
     // Calls and thread times are counted independently of completions.
     let of_completions = MATRIX.iter().filter(|(_, make)| make().account.is_none() && make().calls.is_none());
     for (code, make) in of_completions {
@@ -67,7 +67,7 @@ fn too_few_completions_say_nothing() {
 
 /// A finding from a few traced requests is not based on many, no matter how many requests these represent.
 #[test]
-fn what_few_followed_requests_stand_for_is_not_many() {
+fn a_few_traced_requests_are_not_enough_for_a_finding() {
     let mut t = one_per_enter();
     let batches = &mut t.rings[0].enter_batches;
     *batches = vec![EnterBatch { at_least: 1, requests: 40, estimated: Some(4_000), calls: 4_000.0, calls_ci95: None }];
@@ -86,7 +86,7 @@ fn what_few_followed_requests_stand_for_is_not_many() {
 
 /// Half of the requests were submitted while windows finished: calls and crossings are estimated from the other half.
 #[test]
-fn rates_are_of_those_that_came_later_too() {
+fn rates_include_requests_submitted_while_windows_were_closing() {
     let later = |t: &mut TraceRecord| t.total.followed.came_later = Some(40_000);
     let halved = |mut t: TraceRecord| {
         t.rings[0].enter_batches.iter_mut().for_each(|b| b.calls /= 2.0);
@@ -105,7 +105,7 @@ fn rates_are_of_those_that_came_later_too() {
 }
 
 #[test]
-fn shares_are_of_what_the_followed_ones_stand_for() {
+fn shares_are_weighted_by_the_requests_each_sample_represents() {
     let mut t = capped_batch();
     // The small runs were traced completely; the large ones are a sample that represents most completions.
     t.rings[0].run_items = vec![
@@ -118,7 +118,7 @@ fn shares_are_of_what_the_followed_ones_stand_for() {
 }
 
 #[test]
-fn a_ring_whose_thread_waits_with_nothing_in_flight_hangs() {
+fn a_ring_with_a_waiting_thread_and_nothing_in_flight_hangs() {
     let with_threads = |ns, threads: u32| {
         let mut t = with_ring_state(|ring| {
             ring.starved_ns = ns;

@@ -34,7 +34,7 @@ fn complete_counts_and_untraced_loads_have_no_warning() {
 }
 
 #[test]
-fn each_doubt_has_its_sentence() {
+fn each_doubt_has_a_sentence() {
     let mut m = sample::measurement();
     m.probe.lost = Some(3);
     m.probe.missed = vec![
@@ -69,7 +69,7 @@ fn each_doubt_has_its_sentence() {
 }
 
 #[test]
-fn each_loss_names_the_affected_counts() {
+fn each_full_map_warning_names_the_affected_counts() {
     let all = [
         (Full::Threads, "their delivery paths are wrong"),
         (Full::Counts, "lower bounds"),
@@ -88,7 +88,7 @@ fn each_loss_names_the_affected_counts() {
 }
 
 #[test]
-fn a_network_servers_completions_are_attributed_to_it() {
+fn observed_completions_are_compared_with_the_network_servers_count() {
     let mut m = sample::measurement();
     let mut server = ServerRecord::default();
     server.total.counts.completions = 1000;
@@ -108,7 +108,7 @@ fn a_network_servers_completions_are_attributed_to_it() {
 }
 
 #[test]
-fn unknown_delivery_paths_warn_from_1_percent() {
+fn unknown_delivery_paths_cause_a_warning_at_1_percent() {
     let mut m = sample::measurement();
     let by = |vehicle, completions| DeliveryPathCount { vehicle, completions, detail: None, delay_ns: None };
     m.vehicles = vec![by(DeliveryPath::Enter, 496), by(DeliveryPath::Unknown, 4)];
@@ -118,7 +118,7 @@ fn unknown_delivery_paths_warn_from_1_percent() {
 }
 
 #[test]
-fn a_program_without_asynchronous_requests_gets_its_activity() {
+fn a_program_without_asynchronous_requests_is_described_by_its_calls() {
     let text = |calls, positioned| nothing_asynchronous(calls, positioned).text;
     let none = "no request of io_uring, native aio or POSIX AIO was observed";
     assert_eq!(text(Some(731), Some(500)), format!("{none}; of 731 system calls, 500 were pread64 and pwrite64"));
@@ -127,7 +127,7 @@ fn a_program_without_asynchronous_requests_gets_its_activity() {
 }
 
 #[test]
-fn open_rings_are_reported_without_activity() {
+fn idle_open_rings_are_reported() {
     let is = |rings: &[(u32, Vec<u32>)], head: &str| {
         let w = nothing_of_rings(rings);
         assert!(w.code == "idle_rings" && w.text.starts_with(head), "{}", w.text);
@@ -139,7 +139,7 @@ fn open_rings_are_reported_without_activity() {
 }
 
 #[test]
-fn unobserved_ends_are_estimated_by_the_unobserved_interrupts() {
+fn completions_missed_by_the_probes_are_estimated_from_interrupts() {
     let mut m = sample::measurement();
     (m.ios, m.probe.completions_seen, m.probe.untracked) = (Some(12_000), Some(11_976), Some(24));
     m.interrupts = vec![
@@ -154,7 +154,7 @@ fn unobserved_ends_are_estimated_by_the_unobserved_interrupts() {
 }
 
 #[test]
-fn results_out_of_sight_are_a_doubt_from_one_in_a_hundred_on() {
+fn unreaped_results_cause_a_warning_at_more_than_1_percent() {
     assert_eq!(results_unseen(0, 0), None);
     assert_eq!(results_unseen(100, 99), None);
     let said = results_unseen(200, 0).unwrap().text;
@@ -181,7 +181,7 @@ fn interrupts_missed_by_the_probes_are_reported_once() {
 
 /// A short program next to others: timer ticks on a CPU that it hardly used, and a disk that completed others' I/O.
 #[test]
-fn interrupts_that_affect_no_metric_cause_no_warning() {
+fn missed_interrupts_that_affect_no_metric_cause_no_warning() {
     let mut m = sample::measurement();
     let tick = Interrupt { vector: "LOC".into(), name: "local_timer".into(), ..interrupt(0, 1, Some(84)) };
     let others = Interrupt { credited: Some(0), on_watched: 1, ..interrupt(1, 1, Some(84)) };
