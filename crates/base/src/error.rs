@@ -180,18 +180,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_have_their_names() {
+    fn error_numbers_are_printed_by_name() {
         assert_eq!([11, 104, 4000].map(errno_name), ["EAGAIN", "ECONNRESET", "errno 4000"]);
     }
 
     #[test]
-    fn a_text_has_its_number() {
+    fn the_error_number_is_parsed_from_an_error_message() {
         assert_eq!(errno_in("a: Too many open files (os error 24) at path \"x\""), Some(24));
         assert_eq!(errno_in("a: Too many open files"), None);
     }
 
     #[test]
-    fn an_error_is_one_line_with_cause_and_remedy() {
+    fn an_error_prints_as_one_line_with_cause_and_remedy() {
         let e = Error::machine("cannot load probes", "run as root").because("first\nsecond");
         assert_eq!(e.to_string(), "cannot load probes: first second; run as root");
         assert_eq!(e.exit_status(), 3);

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_follows_the_base_directory_specification() {
+    fn directories_follow_the_xdg_base_directory_specification() {
         for below_home in [".local/state", ".cache"] {
             let at = |n: Option<&str>, h: Option<&str>| under(n.map(Into::into), h.map(Into::into), below_home);
             assert_eq!(at(Some("/s"), Some("/h")), Some("/s/iotrail".into()));

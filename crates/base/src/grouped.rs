@@ -17,7 +17,7 @@ mod tests {
     use super::grouped;
 
     #[test]
-    fn keys_and_values_keep_their_order() {
+    fn groups_keep_the_order_of_keys_and_values() {
         let pairs = [("b", 1), ("a", 2), ("b", 3)];
         assert_eq!(grouped(pairs), [("b", vec![1, 3]), ("a", vec![2])]);
     }

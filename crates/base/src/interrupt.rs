@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_signal_raises_the_flag_and_the_second_would_kill() {
+    fn the_first_signal_sets_the_flag_and_restores_the_default_action() {
         let stop = raise_flag().unwrap();
         assert!(!stop.load(Ordering::Relaxed));
         // SAFETY: raises a signal in this thread, whose handler was set above.

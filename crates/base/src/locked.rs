@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_holds_it_and_others_read_its_number() {
+    fn other_processes_read_the_lock_holders_process_id() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let Locked::Ours(held) = lock(&path).unwrap() else { panic!("nobody has it") };

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn anonymous_memory_is_zero_and_can_be_written() {
+    fn anonymous_memory_is_zeroed_and_writable() {
         let memory = Mapping::anonymous(4096, MapFlags::PRIVATE).unwrap();
         assert_eq!(memory.bytes(), 4096);
         // SAFETY: the last byte of the mapping, which has no other users.
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_mapping_shows_the_file() {
+    fn a_shared_mapping_reads_the_file_at_an_aligned_offset() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[5; 8192]).unwrap();
         let part = Mapping::shared(&file, 4096, 4096, ProtFlags::READ).unwrap();

@@ -108,7 +108,7 @@ mod tests {
     use crate::error::Kind;
 
     #[test]
-    fn an_error_comes_back_as_it_was() {
+    fn an_error_survives_serialization_unchanged() {
         let source = std::io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
         let error = Error::disturbed("cannot listen at x", "use another").because(source).at("a.toml:8:1");
         let text = error.to_string();

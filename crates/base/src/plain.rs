@@ -177,7 +177,7 @@ pub mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_steers_or_hides_is_left() {
+    fn control_and_invisible_characters_are_escaped() {
         let plain = sanitise(HOSTILE);
         assert!(plain.starts_with("x\\u{1b}[2J\\u{1b}[1;31m\\u{1b}]0;t\\u{7}"), "{plain}");
         assert!(
@@ -188,7 +188,7 @@ pub mod tests {
     }
 
     #[test]
-    fn text_of_users_is_unchanged() {
+    fn printable_unicode_text_is_unchanged() {
         for text in ["a b~", "größer – 10 µs · ±5 % …", "世界", "e\u{301}", "नमस्ते", "עברית", "🚀", "\u{fe0f}☎"]
         {
             assert_eq!(sanitise(text), text);
@@ -196,7 +196,7 @@ pub mod tests {
     }
 
     #[test]
-    fn json_has_the_same_content() {
+    fn sanitized_json_has_the_same_content() {
         let value = serde_json::json!({"name": HOSTILE, "世": 1});
         let text = json(serde_json::to_string_pretty(&value).unwrap());
         assert!(text.chars().all(|c| c == '\n' || is_plain(c)), "{text}");
@@ -204,7 +204,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_locale_is_the_first_that_is_named() {
+    fn the_locale_is_the_first_nonempty_variable() {
         let of = |set: &[(&str, &str)]| {
             locale(|name| set.iter().find(|(n, v)| *n == name && !v.is_empty()).map(|(_, v)| v.into()))
         };
@@ -216,7 +216,7 @@ pub mod tests {
     }
 
     #[test]
-    fn own_symbols_have_an_ascii_form_and_other_letters_their_code_point() {
+    fn symbols_have_an_ascii_form_and_other_characters_are_escaped() {
         assert_eq!(to_ascii("größer – 10 µs · ±5 % … ×2 → ━━╸"), "gr\\u{f6}\\u{df}er - 10 us | +-5 % ... x2 -> ###");
         assert_eq!("ö – µ … ≥".chars().map(one_of_ascii).collect::<String>(), "? - u . >");
     }

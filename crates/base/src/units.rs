@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_spans() {
+    fn sizes_and_durations_are_parsed_with_units() {
         assert_eq!("4k".parse(), Ok(Bytes(4096)));
         assert_eq!("1GiB".parse(), Ok(Bytes(1 << 30)));
         assert!("4x".parse::<Bytes>().is_err() && "k".parse::<Bytes>().is_err());

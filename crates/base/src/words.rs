@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_line_is_plain_and_has_200_characters_at_most() {
+    fn a_quoted_line_is_escaped_and_has_at_most_200_characters() {
         assert_eq!(quoted("disk\x1b[2J full"), "disk\\u{1b}[2J full");
         assert_eq!(quoted(&"ü".repeat(200)), "ü".repeat(200));
         for long in ["ü".repeat(300_000), "\x1b".repeat(150)] {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_are_printed_with_three_digits_and_a_unit() {
         assert_eq!(
             [0.0, 250.0, 999.0, 999.6, 9812.0, 1.1e6].map(count),
             ["0", "250", "999", "1.00 k", "9.81 k", "1.10 M"]
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_read_well() {
+    fn lists_and_plurals_are_formatted_as_prose() {
         let of = |s: &[&str]| list(&s.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>());
         assert_eq!(
             (of(&[]), of(&["a"]), of(&["a", "b"]), of(&["a", "b", "c"])),

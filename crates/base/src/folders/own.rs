@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_files_of_another_user_are_refused() {
+    fn symlinks_and_files_of_another_user_are_rejected() {
         if !is_root() {
             eprintln!("skipped: only root can make what belongs to another user");
             return;
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_file_has_one_link_and_is_not_a_symlink() {
+    fn files_that_are_symlinked_hard_linked_or_foreign_are_rejected() {
         let place = tempfile::tempdir().unwrap();
         let path = |name| place.path().join(name);
         let refused = |name| check_file(&path(name), "name another").unwrap_err().to_string();

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_a_killed_run_are_removed_by_the_next() {
+    fn temporary_directories_of_a_killed_run_are_removed_by_the_next_run() {
         let place = tempfile::tempdir().unwrap();
         let left = place.path().join("iotrail-lab-killed");
         std::fs::create_dir_all(left.join("shared")).unwrap();

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_put_through_a_link_or_over_a_file() {
+    fn output_follows_no_symlink_and_overwrites_no_file() {
         let place = tempfile::tempdir().unwrap();
         let (root, elsewhere) = (place.path().join("root"), place.path().join("elsewhere"));
         std::fs::create_dir(&elsewhere).unwrap();
