@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_limit_is_distinguished_from_other_reasons() {
+    fn slurm_time_limits_are_distinguished_from_other_failures() {
         let is = |said: &str| is_of_time(&io::Error::other(said.to_owned()));
         assert!(is("Slurm does not start the fetching job: PartitionTimeLimit"));
         assert!(is(

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_from_a_node_with_more_results() {
+    fn partial_results_are_not_stored_while_the_node_has_more() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let mut node = node(&dir, 1, 1);
@@ -222,12 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_of_several_nodes_is_reported_once() {
+    fn a_reason_shared_by_several_nodes_is_reported_once() {
         assert_eq!(together(vec![("n1", "no"), ("n2", "gone"), ("n3", "no")]), "n1 and n3: no. n2: gone");
     }
 
     #[test]
-    fn complete_results_of_an_unreachable_node_are_taken() {
+    fn complete_results_of_an_unreachable_node_are_stored() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let mut node = node(&dir, 1, 1);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_another_node_are_not_stored_as_this_ones() {
+    fn results_measured_on_the_wrong_node_are_not_stored() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let nodes = [node(&dir, 1, 1), node(&dir, 2, 1)];

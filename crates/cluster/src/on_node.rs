@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_it_is_left_though_no_more_was_measured() {
+    fn final_results_are_published_even_without_new_measurements() {
         let dir = tempfile::tempdir().unwrap();
         let mut node = node(&dir.path().join("7"), dir.path());
         node.leave(false).unwrap();
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn all_results_of_a_killed_task_are_gathered() {
+    fn all_results_of_a_killed_task_are_collected() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("7");
         let mut node = node(&folder, &folder);
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn status_2_means_only_a_different_version() {
+    fn usage_errors_are_not_passed_to_slurm_as_status_2() {
         assert_eq!([0, 1, 2, 3, NOT_LEFT].map(to_slurm), [0, 1, 1, 3, NOT_LEFT]);
     }
 }

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_process_watches_a_job() {
+    fn only_one_process_may_monitor_a_job() {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("s.db");
         assert!(watch(&store, 7).is_ok() && fs::read_dir(dir.path()).unwrap().next().is_none(), "there is no such job");

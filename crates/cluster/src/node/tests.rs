@@ -51,7 +51,7 @@ fn results_on_a_drained_node_are_fetched_later() {
 }
 
 #[test]
-fn a_node_that_is_back_and_busy_is_waited_for() {
+fn a_lost_node_is_given_up_unless_it_returns_busy_or_within_the_time() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let (away, busy) = (context(&submitted, "down*", Duration::ZERO), context(&submitted, "allocated", Duration::ZERO));
     let lost = |requeued| {
@@ -70,7 +70,7 @@ fn a_node_that_is_back_and_busy_is_waited_for() {
 }
 
 #[test]
-fn preemption_of_a_node_is_distinguished_from_a_loss() {
+fn node_preemption_is_distinguished_from_node_loss() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let minute = Duration::from_secs(60);
     for (state, said) in [("allocated", "back in the queue"), ("down*", "lost; it may come back for 60 s")] {
@@ -83,7 +83,7 @@ fn preemption_of_a_node_is_distinguished_from_a_loss() {
 }
 
 #[test]
-fn the_reason_of_a_long_wait_is_reported_once() {
+fn the_reason_for_a_long_wait_is_reported_once() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let context = context(&submitted, "idle", Duration::ZERO);
     let mut node = node(&dir);
@@ -95,7 +95,7 @@ fn the_reason_of_a_long_wait_is_reported_once() {
 }
 
 #[test]
-fn without_the_program_the_advice_is_of_how_it_gets_there() {
+fn a_missing_program_is_reported_with_advice_for_its_installation() {
     let of = |program: &Program| why_it_did_not_begin(127, program).unwrap();
     assert!(of(&Program::Installed("/usr/bin/iotrail".into())).contains("--ship brings it"));
     assert!(of(&Program::At("/shared/iotrail".into())).contains("--shared"));
@@ -114,7 +114,7 @@ fn without_reason(status: i32, said: &str) -> Ended {
 }
 
 #[test]
-fn slurms_reason_goes_first() {
+fn slurms_reason_takes_precedence_over_the_nodes_report() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let context = context(&submitted, "idle", Duration::ZERO);
     let mut node = node(&dir);
@@ -137,14 +137,14 @@ fn slurms_reason_goes_first() {
 }
 
 #[test]
-fn a_step_that_ends_with_its_job_is_not_reported() {
+fn a_single_failed_fetch_step_is_not_reported() {
     let said: Vec<Option<String>> = (1..=OFTEN + 1).map(|n| said_of_failure(n, "no room")).collect();
     assert_eq!(said.iter().flatten().count(), 2);
     assert!(said[0].is_none() && said[1].is_some() && said[OFTEN as usize - 1].is_some());
 }
 
 #[test]
-fn a_node_that_stays_drained_is_given_up_where_that_is_asked_for() {
+fn a_drained_node_is_given_up_after_the_requested_time() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let over = job(State::Ended(Ending::Completed), "");
     let patient = Context { give_up: Some(Duration::from_secs(60)), ..context(&submitted, "drained", Duration::ZERO) };
@@ -157,7 +157,7 @@ fn a_node_that_stays_drained_is_given_up_where_that_is_asked_for() {
 }
 
 #[test]
-fn complete_results_need_no_node() {
+fn complete_results_received_earlier_do_not_require_the_node() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let mut node = node(&dir);
     node.inbox.put(Item::Store, b"a store").unwrap();
