@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_too_short_for_the_trials_is_refused_before_they_run() {
+    fn a_budget_too_short_for_the_trials_is_rejected_before_they_run() {
         let e = of(3).holds_trials(18).unwrap_err();
         assert_eq!(
             (e.exit_status(), e.to_string().as_str()),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_too_short_for_the_minimum_of_blocks_names_a_sufficient_one() {
+    fn a_budget_too_short_for_the_minimum_blocks_reports_a_sufficient_one() {
         // 17 trials, 2 blocks of 18 measurements, 6 confirmation blocks of 2.
         let trials = SECOND * 17;
         assert!(of(66).check(SECOND, 18, trials, true).is_ok());

@@ -40,7 +40,7 @@ mod tests {
     use crate::file::parse;
 
     #[test]
-    fn two_blocks_and_no_control_are_left() {
+    fn an_experiment_on_emulated_machines_has_two_blocks_and_no_control() {
         let mut e = builtin::find("irq-placement").unwrap();
         shorten(&mut e);
         let quick = e.quick.as_ref().unwrap();
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn all_runs_of_a_program_are_traced_by_default() {
+    fn all_runs_of_a_program_on_emulated_machines_are_traced_by_default() {
         let watched = |load: &str| {
             let text = format!(
                 "name='p'\ntitle='t'\nquestion='q'\nexpect='e'\nkind='program'\nrepeats=9\n[load]\nprogram='true'\n{load}\n\

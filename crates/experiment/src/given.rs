@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_server_is_one_the_first_list_makes_the_arms() {
+    fn the_first_list_defines_the_arms_if_all_server_options_are_fixed() {
         assert_eq!(
             axes(&[("connections", &["4", "64"]), ("window", &["1", "2"])]),
             [of("window", &["1", "2"]), of("arm", &["connections 4", "connections 64"])]
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_as_their_options_take_them() {
+    fn values_are_parsed_according_to_their_options() {
         let e = net_experiment(&given(&[("server-cpus", &["0"]), ("request", &["4k"]), ("rate", &["0.5"])]), 1, None)
             .unwrap();
         let load = &e.full.load;

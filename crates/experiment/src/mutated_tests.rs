@@ -124,7 +124,7 @@ fn mutate(text: &str, random: &mut SplitMix64) -> String {
 }
 
 #[test]
-fn each_mutation_is_rejected_with_a_position_or_planned() {
+fn each_mutated_experiment_is_rejected_with_a_position_or_planned() {
     let target =
         Target { path: Some("/data/scratch-1g".into()), size: Some(Bytes(1 << 30)), scratch: true, allow_write: false };
     let interrupt = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: vec![1] };

@@ -47,7 +47,7 @@ fn load(cell: &Cell) -> &LoadOptions {
 }
 
 #[test]
-fn each_combination_is_a_cell_with_its_options() {
+fn each_parameter_combination_is_a_cell_with_its_options() {
     let p = two_by_two();
     let labels: Vec<&str> = p.cells.iter().map(|c| c.label.as_str()).collect();
     assert_eq!(
@@ -94,7 +94,7 @@ fn an_exclusive_option_of_an_arm_overrides_the_fixed_one() {
 }
 
 #[test]
-fn coop_has_its_cells_and_its_quick_form_takes_under_two_minutes() {
+fn the_coop_experiment_has_168_cells_and_a_quick_form_below_two_minutes() {
     let coop = builtin::find("coop").unwrap();
     let full = plan(&coop, false, &scratch(), &two_cpus(), &|_, _| None).unwrap();
     assert_eq!((full.cells.len(), full.testable().count()), (168, 168));
@@ -109,7 +109,7 @@ fn coop_has_its_cells_and_its_quick_form_takes_under_two_minutes() {
 }
 
 #[test]
-fn interfaces_has_its_cells() {
+fn the_interfaces_experiment_has_36_cells() {
     let p = plan(&builtin::find("interfaces").unwrap(), false, &scratch(), &two_cpus(), &|_, _| None).unwrap();
     assert_eq!((p.cells.len(), p.repeats), (36, 16));
     let counts: Vec<_> = p.cells.iter().map(|c| load(c).count).collect();
@@ -120,7 +120,7 @@ fn interfaces_has_its_cells() {
 }
 
 #[test]
-fn cells_that_this_host_cannot_run_keep_their_reason() {
+fn cells_that_the_host_cannot_run_are_kept_with_a_reason() {
     let coop = builtin::find("coop").unwrap();
     let untestable = |facts: &Facts<'_>| -> Vec<(String, String)> {
         let p = plan(&coop, true, &scratch(), facts, &|_, _| None).unwrap();
@@ -136,7 +136,7 @@ fn cells_that_this_host_cannot_run_keep_their_reason() {
 }
 
 #[test]
-fn the_target_of_a_cell_decides_its_cpus_and_legality() {
+fn the_target_of_a_cell_determines_its_cpus_and_testability() {
     let text = TWO_BY_TWO
         .replace("depth = [1, 4]", "depth = [1]")
         .replace("[load]", "[host]\nscheduler = \"none\"\n[load]\ncpus = \"irq\"")
@@ -166,7 +166,7 @@ fn the_target_of_a_cell_decides_its_cpus_and_legality() {
 }
 
 #[test]
-fn options_that_cannot_run_on_any_machine_reject_the_experiment() {
+fn an_experiment_with_universally_invalid_options_is_rejected() {
     let refused = |from: &str, to: &str| {
         let experiment = parse(&TWO_BY_TWO.replacen(from, to, 1), "x.toml").unwrap();
         let e = plan(&experiment, false, &scratch(), &two_cpus(), &|_, _| None).unwrap_err();
@@ -186,7 +186,7 @@ fn options_that_cannot_run_on_any_machine_reject_the_experiment() {
 }
 
 #[test]
-fn the_key_depends_on_measurements_not_on_descriptions() {
+fn the_plan_key_depends_on_measurements_and_not_on_descriptions() {
     let p = two_by_two();
     let mut q = p.clone();
     q.question = "Which one?".into();
@@ -204,7 +204,7 @@ fn the_key_depends_on_measurements_not_on_descriptions() {
 }
 
 #[test]
-fn the_key_of_a_program_has_the_dropped_arms_without_their_reasons() {
+fn the_plan_key_includes_dropped_arms_without_their_reasons() {
     let text = "name = \"n\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nkind = \"program\"\nrepeats = 2\n[load]\nprogram = [\"true\"]\n\
                 [[arm]]\nname = \"as-is\"\n[[arm]]\nname = \"sqpoll\"\nring = \"sqpoll\"\n";
     let experiment = parse(text, "x.toml").unwrap();
@@ -246,7 +246,7 @@ fn an_arm_includes_another_if_it_has_all_of_its_settings() {
 }
 
 #[test]
-fn the_time_of_a_programs_run_contains_its_overhead() {
+fn the_estimated_time_of_a_program_run_includes_its_overhead() {
     let each = Duration::from_millis(170);
     let plan = Plan { each: Some(each), ..of_a_program() };
     assert_eq!(plan.estimate().stated, each * 6 * 40);
@@ -266,7 +266,7 @@ fn a_load_without_a_file_needs_no_target() {
 }
 
 #[test]
-fn a_network_load_needs_no_target_and_keeps_the_options_of_both_sides() {
+fn a_network_load_needs_no_target_and_keeps_options_of_both_sides() {
     let text = "name = \"n\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nkind = \"net\"\nrepeats = 2\n[load]\nruntime = \"1s\"\n\
                 warmup = \"100ms\"\nserver-cpus = \"0\"\n[matrix]\nconnections = [4, 64]\n[[arm]]\nname = \"epoll\"\n\
                 engine = \"epoll\"\n[[arm]]\nname = \"coop\"\nring = \"coop_taskrun\"\n";

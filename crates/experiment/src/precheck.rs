@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_posted_at_submission_do_not_show_how_a_program_waits() {
+    fn inline_completions_alone_do_not_indicate_polling() {
         let mut ring = trace::ring(0);
         ring.threads = None;
         ring.vehicles = vec![trace::carried(DeliveryPath::Inline, 800, None, None)];
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn another_mix_of_requests_is_another_path() {
+    fn a_different_opcode_mix_is_detected_as_a_different_path() {
         let as_is = counts(&[("read", 900), ("nop", 100)]);
         assert_eq!(mix(&as_is, &counts(&[("read", 1800), ("nop", 200)])).0, 0.0);
         let (apart, which) = mix(&as_is, &counts(&[("read", 100), ("nop", 900)]));

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_block_holds_every_cell_once() {
+    fn each_block_contains_each_cell_once() {
         let slots = order(&[1, 2, 5, 9], 3, 7);
         assert_eq!(slots.len(), 12);
         for (i, block) in slots.chunks(4).enumerate() {
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_makes_the_order_and_a_longer_run_begins_like_a_shorter_one() {
+    fn the_seed_determines_the_order_independently_of_the_run_length() {
         let cells: Vec<u32> = (1..=20).collect();
         assert_eq!(order(&cells, 2, 42), order(&cells, 2, 42));
         assert_ne!(order(&cells, 2, 42), order(&cells, 2, 43));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn all_orders_of_three_cells_turn_up_about_equally_often() {
+    fn all_orders_of_three_cells_are_equally_frequent() {
         let mut seen = std::collections::HashMap::new();
         for block in order(&[1, 2, 3], 6000, 1).chunks(3) {
             *seen.entry([block[0].cell, block[1].cell, block[2].cell]).or_insert(0) += 1;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_differs_from_block_to_block_and_not_within_one() {
+    fn the_environment_padding_depends_only_on_the_blocks_seed() {
         let sizes: std::collections::BTreeSet<usize> =
             (1..50).map(|block| padding(load_seed(7, block)).1.len()).collect();
         assert!(sizes.len() > 40 && sizes.iter().all(|size| *size < 4096), "{sizes:?}");

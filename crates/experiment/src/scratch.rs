@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_follow_the_base_directory_specification() {
+    fn cache_directories_follow_the_xdg_base_directory_specification() {
         let p = |c: Option<&str>, h: Option<&str>| places(c.map(Into::into), h.map(Into::into));
         let fallback = PathBuf::from("/var/tmp/iotrail");
         assert_eq!(p(Some("/c"), Some("/h")), [PathBuf::from("/c/iotrail"), fallback.clone()]);
@@ -86,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn names_carry_the_size() {
+    fn scratch_file_names_include_the_size() {
         let of = |n| size_text(Bytes(n));
         assert_eq!((of(1 << 30), of(1536 << 20), of(4096)), ("1g".into(), "1536m".into(), "4k".into()));
         assert_eq!((of(1000), of(0)), ("1000".into(), "0".into()));
     }
 
     #[test]
-    fn memory_does_not_count_as_a_disk() {
+    fn a_tmpfs_is_rejected_for_scratch_files() {
         if Path::new("/dev/shm").is_dir() {
             let dir = tempfile::tempdir_in("/dev/shm").unwrap();
             assert_eq!(usable(dir.path()), Err("it is in memory (tmpfs)".into()));

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn each_claim_names_one_cell_of_a_plan_that_is_there() {
+    fn each_claim_of_a_study_refers_to_exactly_one_planned_cell() {
         for name in names() {
             let study = find(name).unwrap();
             assert_eq!(study.name, name);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_study_is_refused_with_the_available_ones() {
+    fn an_unknown_study_is_rejected_with_a_list_of_the_available_ones() {
         let e = find("vldb").unwrap_err().to_string();
         assert!(e.contains("did you mean vldb26?") && e.contains("thesis, systor22"), "{e}");
     }

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_of_an_unobserved_load_are_not_reported() {
+    fn zero_counts_of_an_unobserved_load_are_not_reported() {
         let seen = |n, trace| ProbeFigures::of(Some(observed(n, &["ring_complete"])), counted(Some(5000)), trace);
         let none = seen(0, Trace::Auto).unwrap();
         assert_eq!((none.probe.completions_seen, none.probe.untracked), (Some(0), Some(5000)));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_without_events_are_unknown_and_other_counts_are_kept() {
+    fn completions_without_events_are_unknown_but_other_counts_are_kept() {
         let buffered = Counted { leave_events: false, ..counted(Some(5000)) };
         let seen = ProbeFigures::of(Some(observed(0, &["aio_iomap_complete"])), buffered, Trace::On).unwrap();
         assert_eq!((seen.probe.completions_seen, seen.probe.untracked), (None, Some(5000)));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_to_write_is_in_c_and_in_rust() {
+    fn recommended_ring_flags_are_shown_as_c_and_rust_code() {
         let how = code("defer_taskrun,single_issuer", &[]);
         assert_eq!(
             how,

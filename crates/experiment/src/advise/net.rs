@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_varied_in_flags_lines_places_and_against_epoll() {
+    fn io_uring_server_candidates_vary_flags_options_cpus_and_engine() {
         let (all, out) = of("connections = 16");
         assert_eq!(
             names(&all),
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn epoll_is_varied_in_its_trigger_and_against_rings() {
+    fn epoll_server_candidates_vary_the_trigger_and_include_io_uring() {
         let (all, out) = of("engine = \"epoll\"\nserver-cpus = \"0\"");
         let names = names(&all);
         assert_eq!(names[..3], ["as-is", "trigger edge", "engine io_uring"]);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_server_options_are_reported_and_are_not_candidates() {
+    fn rejected_server_options_are_reported_and_are_not_candidates() {
         let (all, out) =
             of("ring = \"sqpoll\"\nsq-idle = 5\nresponse = \"16k\"\nbetween = \"unix\"\nrequest = \"16k\"");
         let names = names(&all);

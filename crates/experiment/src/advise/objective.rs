@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_metrics_or_the_programs_own() {
+    fn an_objective_is_a_built_in_metric_or_one_of_the_program() {
         let own = ["tps".to_owned(), "p99".to_owned()];
         let of = |text: &str, own: &[String]| metric(text, own, Metric::CpuTime);
         assert_eq!(metric("p99", &[], Metric::CpuPerIo), Ok("latency_p99".into()));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_times_and_printed_metrics_of_a_program_are_known() {
+    fn only_time_and_printed_metrics_of_a_program_are_accepted() {
         let of = |text: &str| metric(text, &["tps".to_owned()], Metric::CpuTime);
         for known in ["elapsed", "cpu", "cpu_time", "cpus", "tps"] {
             assert!(of(known).is_ok(), "{known}");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn two_objectives_have_a_comma_between_them() {
+    fn two_objectives_are_separated_by_a_comma() {
         let own = ["tps".to_owned(), "a,b".to_owned()];
         let of = |text: &str| objectives(text, &own, Metric::CpuPerIo);
         assert_eq!(of("p99, cpu"), Ok(("latency_p99".into(), Some("cpu_per_io".into()))));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constraint_has_a_side_and_a_limit() {
+    fn a_constraint_has_a_comparison_and_a_limit() {
         let of = |text: &str| constraint(text, &["tps".to_owned()], Metric::CpuPerIo);
         let p99 = of("p99<=2ms").unwrap();
         assert_eq!((p99.metric.as_str(), p99.below, p99.limit, p99.inclusive), ("latency_p99", true, 2e6, true));

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_of_the_disk_is_set_where_it_can_be() {
+    fn disk_queue_settings_are_varied_only_where_they_are_writable() {
         let (all, out) = of("file = \"/data/f\"\ndepth = 300", Some(Ok(queue())), Some("bfq"));
         let of_name = |name: &str| all.iter().find(|p| p.candidate.name == name).unwrap();
         let mq = of_name("scheduler mq-deadline");
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn another_engine_takes_none_of_a_rings_options_and_comes_to_io_uring_with_its_flags() {
+    fn ring_options_are_dropped_for_engines_without_a_ring() {
         let (all, _) = of("file = \"/data/f\"\nring = \"sqpoll\"\nregister = \"files\"", None, None);
         let libaio = all.iter().find(|p| p.candidate.name == "engine libaio").unwrap();
         assert_eq!((&libaio.options["ring"], &libaio.options["register"]), (&Value::from(""), &Value::from("")));

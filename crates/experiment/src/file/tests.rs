@@ -60,7 +60,7 @@ fn the_example_in_the_documentation_parses() {
 }
 
 #[test]
-fn an_experiment_keeps_the_order_and_values_of_its_file() {
+fn a_parsed_experiment_keeps_the_order_and_values_of_its_file() {
     let e = parse(GOOD, "x.toml").unwrap();
     assert_eq!((e.full.repeats, e.table.as_str(), e.quick, e.seed), (2, "delivery", None, None));
     assert_eq!(e.full.axes.iter().map(|a| a.points.len()).collect::<Vec<_>>(), [2, 2]);
@@ -126,7 +126,7 @@ fn an_option_set_twice_is_rejected() {
 }
 
 #[test]
-fn a_parameter_or_variants_can_be_the_arms() {
+fn the_arms_can_be_a_parameter_or_the_variants() {
     let arms = &GOOD[GOOD.find("[[arm]]").unwrap()..];
     let text =
         GOOD.replace(arms, "ring = [\"\", \"coop_taskrun\"]\n").replace("repeats", "compare = \"ring\"\nrepeats");
@@ -272,7 +272,7 @@ fn an_experiment_can_select_the_columns_of_its_table() {
 }
 
 #[test]
-fn metrics_of_a_program_are_metrics_of_its_experiment() {
+fn an_experiment_accepts_the_metrics_of_its_program() {
     let text = "name='p'\ntitle='P'\nquestion='?'\nexpect=''\nkind='program'\nrepeats=2\nmetrics=['own_of_test']\n\
                 [load]\nprogram=['x']\nmetric=['own_of_test=/(a)/']\n[[arm]]\nname='a'\n[[arm]]\nname='b'\nring='sqpoll'";
     assert_eq!(parse(text, "x").unwrap().metrics, ["own_of_test"]);

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_with_fios_suffixes() {
+    fn sizes_are_parsed_with_fio_suffixes() {
         for (text, bytes) in [
             ("512", 512),
             ("4k", 4096),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn times_with_fios_units() {
+    fn times_are_parsed_with_fio_units() {
         let us = |text: &str, seconds| Setting { line: 1, value: Some(text.into()) }.span_us(seconds);
         assert_eq!((us("30", true), us("30", false)), (Some(30_000_000), Some(30)));
         assert_eq!(

@@ -113,7 +113,7 @@ fn unmapped_options_are_reported_with_their_line() {
 }
 
 #[test]
-fn a_polled_job_has_the_flags_that_the_kernel_allows() {
+fn a_polled_job_is_mapped_to_the_flags_that_the_kernel_allows() {
     let got = import(POLLED, "x.fio").unwrap();
     assert_eq!(got.options["ring"].as_str(), Some("iopoll,sqpoll,cqsize=16"));
     assert_eq!(got.options["register"].as_str(), Some("ring,files"));
@@ -122,7 +122,7 @@ fn a_polled_job_has_the_flags_that_the_kernel_allows() {
 }
 
 #[test]
-fn defaults_of_fio_are_part_of_its_load() {
+fn fio_defaults_become_part_of_the_load() {
     let got = import("[a]\nfilename=f\nsize=1m\n", "x.fio").unwrap();
     assert_eq!(
         got.options,
@@ -182,7 +182,7 @@ fn unsupported_jobs_are_rejected_with_their_line() {
 
 /// Any file is either rejected or parsed as a valid load.
 #[test]
-fn ten_thousand_mutated_files_are_parsed_or_rejected() {
+fn mutated_job_files_are_parsed_or_rejected() {
     let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
     let mut below = |n: usize| random.below(n.max(1) as u64) as usize;
     let pieces = [

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_step_does_not_make_the_cell_untestable() {
+    fn a_lost_slurm_step_does_not_make_the_cell_untestable() {
         for (said, code) in [
             ("srun: error: Unable to create step for job 82: Job/step already completing or completed\n", Some(1)),
             ("srun: error: Application launch failed: Communication connection failure\n", Some(1)),

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_imply_the_direction() {
+    fn metric_names_imply_the_direction() {
         let more = [
             "tps",
             "qps",

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_the_last_match_or_a_place_in_json() {
+    fn a_metric_is_the_last_regex_match_or_a_json_path() {
         assert_eq!(found("tps=/tps = ([0-9.]+)/", "tps = 10.5 now\ntps = 12.5 in all"), Ok((12.5, false)));
         assert_eq!(found("p99=p99: *([0-9.]+)", "p99: 7"), Ok((7.0, true)));
         assert_eq!(found("iops=/IOPS=([0-9.]+[kM]?)/", "read: IOPS=58.1k, BW=227MiB/s"), Ok((58_100.0, false)));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_direction_is_specified_or_guessed_and_reported() {
+    fn the_direction_is_specified_or_inferred_and_reported() {
         let less = |metric: &str| metric.parse::<OwnMetric>().unwrap().less_is_better;
         assert!(less("lat_avg=/(x)/") && less("elapsed_s=/(x)/") && !less("qps=/(x)/") && !less("bandwidth=/(x)/"));
         // Rates in any unit.
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_read_completely_or_refused() {
+    fn a_number_is_read_completely_or_rejected() {
         let of = |metric: &str, output: &str| found(metric, output).map(|(x, _)| x);
         let said = of("riops=/IOPS=([0-9.]+)/", "IOPS=10.2k, BW").unwrap_err();
         assert!(
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_of_the_last_json_value_that_has_it_and_never_of_a_part() {
+    fn a_json_path_matches_the_last_complete_json_value_that_has_it() {
         let of = |output: &str| found("m=$.tps", output).map(|(x, _)| x);
         for output in [
             r#"{"tps": 1000, "warm": {"tps": 5}}"#,
@@ -331,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_without_a_group_is_refused() {
+    fn a_regular_expression_without_a_group_is_rejected() {
         let said = "tps=/tps = [0-9]+/".parse::<OwnMetric>().unwrap_err();
         assert_eq!(said, "'tps = [0-9]+' has no group: put the number in one, as in 'tps = ([0-9.]+)'");
         assert!("tps=/(?:tps) 1/".parse::<OwnMetric>().is_err());
     }
 
     #[test]
-    fn a_match_that_takes_too_long_is_bounded_and_stopped() {
+    fn a_regex_match_has_a_time_limit_and_can_be_stopped() {
         // A match with 2,500 states at each of 100,000 bytes takes seconds.
         let pattern = Regex::new("((?:a{0,50}){50})b").unwrap();
         let output = "a".repeat(100_000);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quote_in_an_error_is_bounded() {
+    fn quotes_in_error_messages_are_truncated() {
         let long = "x".repeat(300_000);
         for metric in ["m=/a(.*)/", "m=$.a"] {
             let said = found(metric, &format!("a{long}\n{{\"a\": \"{long}\"}}")).unwrap_err();

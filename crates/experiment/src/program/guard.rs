@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_without_progress_is_stuck_only_while_requests_are_in_flight() {
+    fn a_program_without_progress_is_stuck_only_with_requests_in_flight() {
         let patience = |idle| Patience { stall: Duration::from_secs(1), idle, in_all: None };
         let guard = |idle| Guard { patience: patience(idle), last: None, stuck: None };
         let within = |idle, looks: &[(u64, Option<(u64, u64)>)]| {

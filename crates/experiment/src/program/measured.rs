@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn estimates_that_are_too_wide_are_left_out() {
+    fn estimates_with_wide_intervals_are_omitted() {
         let mut trace = iotrail_testing::trace::clean();
         trace.total.per_io.kicks = Some(2.0);
         trace.total.per_io.syscalls = Some(2.0);

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_comma_parts_thousands_and_a_prefix_multiplies() {
+    fn numbers_accept_thousands_separators_and_unit_prefixes() {
         let known = [
             ("1234.5", 1234.5),
             (" 58.1k ", 58_100.0),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_number_is_not_a_number() {
+    fn a_match_of_part_of_a_number_is_rejected() {
         for (text, whole) in [
             ("IOPS=[10.2]k, BW", "10.2k"),
             ("BW=[12.5]MiB/s", "12.5MiB"),

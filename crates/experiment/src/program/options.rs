@@ -261,13 +261,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_words_or_a_line() {
+    fn a_program_is_an_argument_list_or_a_shell_command() {
         assert_eq!(of("program = ['fio', 'job']").unwrap().argv, ["fio", "job"]);
         assert_eq!(of("program = 'fio job | tail'").unwrap().argv, ["/bin/sh", "-c", "fio job | tail"]);
     }
 
     #[test]
-    fn contradictory_options_are_refused() {
+    fn contradictory_options_are_rejected() {
         let said = |text: &str| of(text).unwrap_err();
         assert_eq!(said("env = ['A']"), "'A' is not NAME=VALUE");
         assert_eq!(said("metric = ['a=/(x)/', 'a=/(y)/']"), "two metrics are named a");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_has_its_name_in_the_list() {
+    fn unknown_option_errors_list_all_option_names() {
         let unknown = of("nothing = 1").unwrap_err();
         assert!(NAMES.iter().all(|name| unknown.contains(&format!("`{name}`"))), "{unknown}");
         assert_eq!(unknown.matches('`').count(), 2 * (NAMES.len() + 1), "{unknown}");

@@ -54,7 +54,7 @@ mod tests {
     use iotrail_supervise::change::Params;
 
     #[test]
-    fn each_ring_is_proven_by_its_own_event() {
+    fn each_rings_flags_are_verified_by_its_own_creation_event() {
         let ring = |tgid, flags| {
             let given = Params { flags, ..Params::default() };
             Ring { tgid, tid: tgid, entries: 4, asked: Params::default(), given, left_as_asked: None }

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_ready_by_port_file_or_log() {
+    fn server_readiness_is_detected_by_port_file_or_log() {
         let of = |text: &str| text.parse::<Ready>();
         assert_eq!(of("3306"), of("port:3306"));
         assert_eq!(of("file:/run/x"), Ok(Ready::File("/run/x".into())));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_takes_long_to_match_ends_the_wait() {
+    fn a_slow_log_match_ends_the_wait_for_readiness() {
         let mut log = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut log, &[b'a'; 1 << 20]).unwrap();
         let ready: Ready = "log:(a+)+b".parse().unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_that_is_true_before_the_server_is_refused_unless_it_ends() {
+    fn a_ready_condition_that_holds_before_the_start_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let of = |text: String| text.parse::<Ready>().unwrap().is_not_there_yet().map_err(|e| e.to_string());

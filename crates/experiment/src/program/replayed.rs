@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_options_become_those_of_the_command() {
+    fn replay_options_become_command_line_options() {
         let of = |options: &[(&'static str, &str)]| {
             Replayed::new(Some("r".into()), options.iter().map(|(name, value)| (*name, (*value).to_owned())).collect())
         };

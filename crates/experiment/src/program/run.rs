@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_the_users_commands_is_not_attributed_to_the_probes() {
+    fn a_failed_prepare_command_is_not_attributed_to_the_probes() {
         let options = from_table(toml::from_str("program = 'true'\nprepare = 'exit 3'").unwrap()).unwrap();
         let patience = Patience { stall: Duration::from_secs(1), idle: None, in_all: None };
         let e = run(&options, 7, true, patience, &AtomicBool::new(false)).unwrap_err();
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_its_status_its_output_and_its_time() {
+    fn a_run_has_an_exit_status_output_and_times() {
         let r = alone("program = 'echo out; echo err >&2; sleep 0.2; exit 3'\nenv = ['A=1']", None).unwrap();
         assert_eq!((r.exit_status, r.output.as_str(), &r.end), (3, "out\nerr\n", &Ended::ByItself));
         assert!(r.wall_ns >= 200_000_000 && r.rings.is_empty());
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupted_setups_are_reported_with_their_number() {
+    fn interrupted_ring_setups_are_reported_with_their_count() {
         let r = Run { interrupted: 12, ..Run::stopped() };
         assert!(r.interrupted_setups().unwrap().starts_with("signals interrupted 12 of 12 io_uring_setup calls"));
         assert_eq!(Run::stopped().interrupted_setups(), None);
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_takes_too_long_is_ended_with_its_children() {
+    fn a_run_that_exceeds_its_time_limit_is_killed_with_its_children() {
         let r = alone("program = 'sleep 600 & sleep 600'", Some(Duration::from_millis(300))).unwrap();
         assert!(matches!(&r.end, Ended::Stuck(why) if why.starts_with("it was still running after 3")), "{:?}", r.end);
         assert_eq!(r.exit_status, 128 + libc::SIGTERM);
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_a_supervisor_is_ended_when_it_takes_too_long() {
+    fn an_unsupervised_program_that_exceeds_its_time_limit_is_killed() {
         let r = alone("program = 'setsid sleep 600 & sleep 600'\nsupervised = false", Some(Duration::from_millis(300)));
         let r = r.unwrap();
         assert!(matches!(&r.end, Ended::Stuck(_)) && r.exit_status == 128 + libc::SIGTERM, "{r:?}");
@@ -561,14 +561,14 @@ mod tests {
     }
 
     #[test]
-    fn processes_left_in_the_background_are_named_and_ended() {
+    fn remaining_background_processes_are_reported_and_killed() {
         let r = alone("program = '(setsid sleep 600 &)'\nprepare = 'sleep 600 &'", None).unwrap();
         let [(pid, left)] = &r.background[..] else { panic!("{r:?}") };
         assert!(!Path::new("/proc").join(pid.to_string()).exists() && r.remaining.is_empty(), "{left}");
     }
 
     #[test]
-    fn a_stop_ends_a_command_next_to_the_program() {
+    fn an_interrupt_ends_a_running_prepare_command() {
         let options = from_table(toml::from_str("program = 'true'\nprepare = 'sleep 600'").unwrap()).unwrap();
         let patience = Patience { stall: Duration::from_secs(1), idle: None, in_all: None };
         let r = run(&options, 7, false, patience, &AtomicBool::new(true)).unwrap();
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_figures_that_the_run_did_not_write_is_refused() {
+    fn a_metric_file_that_the_run_did_not_write_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().join("figures");
         let of = |program: &str, more: &str| {
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn prepare_cleanup_and_check_run_and_their_failure_is_reported() {
+    fn prepare_cleanup_and_check_commands_run_and_failures_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path().display();
         let text =

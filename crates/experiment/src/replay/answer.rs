@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_within_the_self_checks_error_does_not_count() {
+    fn an_effect_within_the_self_check_error_does_not_count() {
         assert_eq!(compared(1.28, Some(0.04)).verdict, Verdict::Faster);
         let withheld = compared(1.08, Some(-0.1));
         assert_eq!(withheld.verdict, Verdict::Inconclusive);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_has_counts_and_the_ratio_of_the_variant() {
+    fn the_answer_includes_counts_and_the_ratio_of_the_variant() {
         let arm = |name: &str, calls: f64, comparisons: Vec<Comparison>| ReplayArm {
             name: name.into(),
             upper_bound: !comparisons.is_empty(),

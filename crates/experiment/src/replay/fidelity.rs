@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_is_the_mean_ratio_less_1_with_its_interval() {
+    fn the_replay_error_is_the_mean_ratio_minus_1_with_its_interval() {
         let f = fidelity(Some(100.0), &[110.0, 110.0, 110.0]);
         let near = |x: Option<f64>, value: f64| (x.unwrap() - value).abs() < 1e-9;
         assert!(near(f.recorded, 100.0) && near(f.replayed, 110.0) && near(f.error, 0.1));

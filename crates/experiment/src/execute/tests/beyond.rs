@@ -48,7 +48,7 @@ fn a_measurement_disturbed_once_is_repeated_without_additional_blocks() {
 }
 
 #[test]
-fn a_search_that_is_disturbed_permanently_repeats_three_measurements_of_each_block() {
+fn a_permanently_disturbed_search_repeats_three_measurements_per_block() {
     let plan = Plan { repeats: 2, ..super::of_a_search::search_of_three() };
     let (record, made, _) = on(&plan, &|_, _| true);
     assert_eq!((record.done(), made), (6, 2 * (3 + 3)));
@@ -76,7 +76,7 @@ fn permanent_disturbance_adds_blocks_instead_of_repetitions() {
 }
 
 #[test]
-fn a_neighbour_of_some_cells_adds_blocks_for_all_of_them() {
+fn disturbance_of_some_cells_adds_blocks_for_all_cells() {
     let plan = Plan { repeats: 4, ..two_by_two() };
     let (record, made, added) = on(&plan, &|_, cell| cell > 2);
     assert_eq!((made, added), (16 + 3 + 4, vec![(20, 5, 4)]));

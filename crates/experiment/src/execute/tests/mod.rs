@@ -138,7 +138,7 @@ fn a_resumed_run_retries_failed_cells() {
 }
 
 #[test]
-fn a_foreign_change_of_settings_ends_the_run_without_untestable_cells() {
+fn a_foreign_change_of_settings_stops_the_run_without_untestable_cells() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
     let started = start(&plan, 1, &mut store).unwrap();
@@ -160,7 +160,7 @@ fn a_foreign_change_of_settings_ends_the_run_without_untestable_cells() {
 }
 
 #[test]
-fn corruption_ends_the_run_and_keeps_earlier_measurements() {
+fn data_corruption_ends_the_run_and_keeps_earlier_measurements() {
     for good in [0, 5] {
         let (_dir, mut store) = fresh();
         let plan = two_by_two();
@@ -217,7 +217,7 @@ fn an_internal_error_ends_the_run_without_an_untestable_cell() {
 }
 
 #[test]
-fn measurements_before_a_cell_fails_count_as_planned() {
+fn measurements_before_a_cell_failure_count_as_planned() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
     let started = start(&plan, 1, &mut store).unwrap();
@@ -232,7 +232,7 @@ fn measurements_before_a_cell_fails_count_as_planned() {
 }
 
 #[test]
-fn all_arms_of_a_block_share_a_seed_derived_from_the_seed_of_the_run() {
+fn all_arms_of_a_block_share_a_seed_derived_from_the_runs_seed() {
     let seeds = |seed| {
         let (_dir, mut store) = fresh();
         let plan = two_by_two();
@@ -254,7 +254,7 @@ fn all_arms_of_a_block_share_a_seed_derived_from_the_seed_of_the_run() {
 }
 
 #[test]
-fn invalid_input_ends_the_run_and_no_testable_cell_is_an_error() {
+fn invalid_input_or_the_lack_of_testable_cells_ends_the_run() {
     let (_dir, mut store) = fresh();
     let plan = two_by_two();
     let stop = AtomicBool::new(false);

@@ -87,7 +87,7 @@ fn a_resumed_search_equals_an_uninterrupted_one() {
 }
 
 #[test]
-fn a_hanging_arm_excludes_arms_with_its_settings() {
+fn a_hung_arm_excludes_all_arms_that_share_its_settings() {
     let mut plan = of_a_program();
     plan.search = search_of_three().search;
     plan.tried = plan
@@ -128,7 +128,7 @@ fn a_hanging_arm_excludes_arms_with_its_settings() {
 }
 
 #[test]
-fn a_search_is_not_resumed_for_another_objective() {
+fn a_search_is_not_resumed_with_another_objective_or_constraint() {
     let (_dir, mut store) = fresh();
     let mut plan = search_of_three();
     let started = start(&plan, 7, &mut store).unwrap();
