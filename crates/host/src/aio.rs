@@ -67,7 +67,7 @@ fn last_errno() -> i32 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_context_is_found_by_its_mapping() {
+    fn a_native_aio_context_is_detected_by_its_mapping() {
         let here = std::process::id();
         // Other tests in this process may have contexts.
         let mut other = std::process::Command::new("sleep").arg("9").spawn().unwrap();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn glibc_reads_a_byte() {
+    fn glibc_posix_aio_reads_a_byte() {
         assert_eq!(super::posix(), Ok(()));
     }
 }

@@ -162,7 +162,7 @@ mod tests {
     use crate::fixture::Tree;
 
     #[test]
-    fn version_1_with_the_groups_above() {
+    fn cgroup_v1_quota_and_throttling_include_the_ancestors() {
         let t = Tree::new()
             .file("proc/self/cgroup", "4:memory:/m\n2:cpu,cpuacct:/a/b\n0::/x\n")
             .file(
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_in_a_container() {
+    fn cgroup_v2_limits_are_read_in_a_container() {
         let t = Tree::new()
             .file("proc/self/cgroup", "0::/pod/app\n")
             .file("proc/self/mountinfo", "32 25 0:28 /pod /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n")
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_mounted_is_unknown() {
+    fn limits_are_unknown_without_a_cgroup_mount() {
         let groups = of_this_process_in(Tree::new().root());
         assert_eq!((groups.quota(), throttled_since(&groups.throttled_ns(), &[])), (None, None));
     }

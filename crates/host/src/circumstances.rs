@@ -147,7 +147,7 @@ mod tests {
     use crate::fixture::Tree;
 
     #[test]
-    fn throttling_and_frequency_of_the_cpus_that_are_asked_for() {
+    fn throttling_and_frequency_are_read_for_the_requested_cpus() {
         let cpu = "sys/devices/system/cpu";
         let t = Tree::new()
             .file(&format!("{cpu}/cpu0/thermal_throttle/core_throttle_count"), "3\n")
@@ -164,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn the_reader_is_not_among_the_others() {
+    fn running_threads_do_not_include_the_reader() {
         let t = Tree::new().file("proc/loadavg", "1.25 0.18 0.12 3/80 11206\n");
         assert_eq!(running(t.root()), Some((1.25, 2)));
     }
 
     #[test]
-    fn this_machines_span_is_reported_and_an_absent_target_is_null() {
+    fn circumstances_without_a_target_have_a_span_and_no_device() {
         let c = before(Subject { target: None, bytes: None, cpus: &[0] }).after();
         assert!(c.span_ns > 0 && c.device.is_none() && c.page_cache.is_none());
         assert_eq!((c.cpus.as_slice(), c.interrupts_after.len()), ([0].as_slice(), 0));

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn tick_rates() {
+    fn the_tick_rate_is_derived_from_the_coarse_clock_resolution() {
         assert_eq!(hz_of(10_000_000), Some(100));
         assert_eq!(hz_of(4_000_000), Some(250));
         assert_eq!(hz_of(3_333_333), Some(300));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invariant_counter_is_constant_and_nonstop() {
+    fn an_invariant_tsc_is_constant_and_nonstop() {
         let tsc = |flags: &str| parse_tsc(&format!("processor : 0\nflags\t\t: {flags}\n"));
         assert!(tsc("fpu tsc constant_tsc nonstop_tsc").unwrap().invariant());
         assert!(!tsc("tsc constant_tsc").unwrap().invariant());

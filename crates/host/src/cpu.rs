@@ -217,7 +217,7 @@ mod tests {
     use crate::fixture::Tree;
 
     #[test]
-    fn lists_read_and_print() {
+    fn cpu_lists_are_parsed_and_formatted() {
         assert_eq!(parse_list("0,2-3"), Ok(vec![0, 2, 3]));
         assert_eq!(parse_list(" 3,1-2,2\n"), Ok(vec![1, 2, 3]));
         assert_eq!(parse_list(""), Ok(vec![]));
@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn offline_cpus_are_not_online() {
+    fn offline_cpus_are_not_listed_as_online() {
         let t = Tree::new().file("sys/devices/system/cpu/online", "0,2-3\n");
         assert_eq!(online_in(t.root()).unwrap(), [0, 2, 3]);
         assert_eq!(online_in(Tree::new().root()).unwrap_err().exit_status(), 3);
     }
 
     #[test]
-    fn no_isolation_is_distinguished_from_unknown() {
+    fn no_isolated_cpus_are_distinguished_from_unknown_isolation() {
         let t = Tree::new().file("sys/devices/system/cpu/isolated", "2-3\n");
         assert_eq!(isolation_in(t.root()), Isolation { isolated: Some(vec![2, 3]), nohz_full: None });
         let t = t.file("sys/devices/system/cpu/isolated", "\n").file("sys/devices/system/cpu/nohz_full", "  (null)\n");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_level_is_the_highest_not_the_last_named() {
+    fn the_last_level_cache_is_the_highest_level_not_the_last_index() {
         let c = "sys/devices/system/cpu/cpu1/cache";
         let t = Tree::new()
             .file(&format!("{c}/index2/level"), "3\n")
@@ -257,13 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn siblings_by_either_name() {
+    fn smt_siblings_are_read_from_the_older_file_name() {
         let t = Tree::new().file("sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0,4\n");
         assert_eq!(siblings_in(t.root(), 0), Some(vec![0, 4]));
     }
 
     #[test]
-    fn steal_per_cpu() {
+    fn steal_time_is_parsed_per_cpu() {
         let stat = "cpu  9 0 9 9 0 0 0 9 0 0\ncpu0 100 1 50 800 9 0 10 30 7 0\ncpu2 1 2 3 4 5 6 7 8 0 0\nintr 5\n";
         let got = parse_steal(stat).unwrap();
         assert_eq!(got[0], Steal { cpu: 0, steal_ticks: 30, total_ticks: 1000 });
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn model_of_x86_and_of_arm() {
+    fn the_cpu_model_is_read_from_cpuinfo_or_the_device_tree() {
         let t = Tree::new().file("proc/cpuinfo", "processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\n");
         assert_eq!(model_in(t.root()).as_deref(), Some("AMD EPYC"));
         let t = Tree::new().file("proc/cpuinfo", "processor\t: 0\n").file("proc/device-tree/model", "Board 4\0");

@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opcodes_that_are_unknown_left_out_or_unnamed() {
+    fn unsupported_and_unnamed_opcodes_are_reported() {
         let mut supported = vec![true; opcode::ALL.len()];
         supported[13] = false;
         supported.extend([true, false, true]);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_names_missing_flags_and_numbers_unnamed_ones() {
+    fn missing_flags_are_named_and_unnamed_flags_numbered() {
         let kind = Kind::of("enter flags", uring::ENTER_FLAGS, true, 0x7f | 1 << 8 | 1 << 63);
         assert_eq!(kind.unnamed, [8, 63]);
         let missing: Vec<_> =

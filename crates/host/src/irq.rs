@@ -217,7 +217,7 @@ MIS:          0
 ";
 
     #[test]
-    fn rows_of_every_kind() {
+    fn rows_of_proc_interrupts_are_parsed_by_kind() {
         let i = parse(BEFORE).unwrap();
         assert_eq!(i.cpus, [0, 2, 3]);
         assert_eq!(i.count("36", 3), Some(7));
@@ -236,7 +236,7 @@ MIS:          0
     }
 
     #[test]
-    fn a_difference_knows_wraps_new_rows_and_cpus_that_went() {
+    fn differences_handle_wraparound_new_rows_and_removed_cpus() {
         let after = "\
            CPU0       CPU2
   1:         11          4   IO-APIC   1-edge      i8042
@@ -255,14 +255,14 @@ LOC:         15         20   Local timer interrupts
     }
 
     #[test]
-    fn text_without_a_table_is_an_error() {
+    fn text_without_an_interrupt_table_is_an_error() {
         assert_eq!(parse(""), None);
         assert_eq!(parse("LOC: 1 2\n"), None);
         assert_eq!(snapshot_in(Tree::new().root()).unwrap_err().exit_status(), 3);
     }
 
     #[test]
-    fn affinity_present_absent_and_not_started() {
+    fn effective_affinity_is_used_if_present_and_nonempty() {
         let t = Tree::new()
             .file("proc/irq/36/smp_affinity_list", "0-3\n")
             .file("proc/irq/36/effective_affinity_list", "2\n")
@@ -284,7 +284,7 @@ LOC:         15         20   Local timer interrupts
     }
 
     #[test]
-    fn arm64_rows_go_by_the_same_mnemonics() {
+    fn arm64_rows_are_mapped_to_the_same_mnemonics() {
         // Linux 6.12 in QEMU.
         let text = "           CPU0       CPU1       \n\
              11:       1790       1834    GICv3  27 Level     arch_timer\n\

@@ -99,7 +99,7 @@ mod tests {
     use crate::fixture::Tree;
 
     #[test]
-    fn versions() {
+    fn kernel_versions_are_parsed_with_any_suffix() {
         assert_eq!(parse_version("6.18.44-fc-v669"), Some((6, 18, 44)));
         assert_eq!(parse_version("6.1.0-13-amd64"), Some((6, 1, 0)));
         assert_eq!(parse_version("7.2-rc1"), Some((7, 2, 0)));
@@ -109,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn hidden_addresses_are_zeros() {
+    fn all_zero_kallsyms_addresses_are_detected_as_hidden() {
         assert_eq!(shows_addresses("0000000000000000 A fixed\nffffffff81000000 T _text\n"), Some(true));
         assert_eq!(shows_addresses("0000000000000000 A fixed\n0000000000000000 T _text\n"), Some(false));
         assert_eq!(shows_addresses(""), None);
     }
 
     #[test]
-    fn a_setting_that_the_kernel_lacks_is_unknown() {
+    fn missing_sysctls_are_unknown() {
         let t = Tree::new()
             .file("proc/sys/kernel/io_uring_disabled", "2\n")
             .file("proc/sys/kernel/io_uring_group", "-1\n")

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_that_runs_this_has_a_release_and_cpus() {
+    fn this_host_has_a_kernel_release_cpus_and_a_target() {
         let host = facts(Some(Path::new("/proc/self/exe"))).unwrap();
         assert!(kernel::parse_version(&host.kernel).is_some(), "{}", host.kernel);
         // This process may be bound to fewer CPUs.
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_target_is_wrong_input() {
+    fn a_missing_target_is_an_input_error() {
         assert_eq!(facts(Some(Path::new("/no/such/file"))).unwrap_err().exit_status(), 2);
     }
 }

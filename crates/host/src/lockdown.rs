@@ -126,13 +126,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bracketed_mode() {
+    fn the_lockdown_mode_is_the_one_in_brackets() {
         assert_eq!(in_file("none [integrity] confidentiality").as_deref(), Some("integrity"));
         assert_eq!(in_file("garbage"), None);
     }
 
     #[test]
-    fn effects_claim_only_significant_differences() {
+    fn the_lockdown_mode_is_inferred_only_from_conclusive_effects() {
         let mode = |i, c| by_effects(i, c).mode;
         assert_eq!(mode(Some(true), Some(false)).as_deref(), Some("integrity"));
         assert_eq!(mode(Some(true), Some(true)).as_deref(), Some("confidentiality"));

@@ -105,7 +105,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_file_just_written_is_resident() {
+    fn a_newly_written_file_is_resident_in_the_page_cache() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         File::create(&path).unwrap().write_all(&vec![7; 1 << 20]).unwrap();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_not_resident() {
+    fn a_hole_is_not_resident_in_the_page_cache() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         File::create(&path).unwrap().set_len(8 << 20).unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_within_the_file_and_their_cost_is_constant() {
+    fn at_most_1_gib_is_sampled_in_windows_within_the_file() {
         assert_eq!(windows(1 << 30, 4096), [(0, 1 << 30)]);
         for bytes in [(1 << 30) + 1, 3 << 40] {
             let all = windows(bytes, 4096);

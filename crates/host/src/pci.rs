@@ -105,7 +105,7 @@ mod tests {
     use crate::fixture::Tree;
 
     #[test]
-    fn addresses_are_written_in_full() {
+    fn only_complete_pci_addresses_are_accepted() {
         for yes in ["0000:00:04.0", "10000:e1:1f.7", "0000:AB:00.0"] {
             assert_eq!(yes.parse::<Address>().unwrap().to_string(), yes.to_ascii_lowercase());
         }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_driver_and_the_iommu_of_a_function_are_read() {
+    fn the_driver_and_iommu_of_a_pci_function_are_read() {
         const PCI: &str = "sys/devices/pci0000:00/0000:00:04.0";
         let at: Address = "0000:00:04.0".parse().unwrap();
         let t = Tree::new()

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_proc_is_there() {
+    fn the_pid_namespace_of_proc_is_determined() {
         assert_eq!(decide(true, Some(1)), Standing::Initial);
         assert_eq!(decide(false, Some(1)).outwards(), Some(0), "a container's own");
         assert_eq!(decide(false, Some(3)).outwards(), Some(2), "that of the one around the one around");
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_in_proc() {
+    fn this_process_has_a_process_id_in_proc() {
         let number = own_number_in_proc().unwrap();
         assert_eq!(Status::of(number).unwrap().numbers.last(), Some(&std::process::id()));
     }

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_of_a_process() {
+    fn capabilities_and_seccomp_mode_are_parsed_from_the_process_status() {
         let status = "Name:\tx\nCapEff:\t000000c000200000\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n";
         let p = Privileges::parse(1000, status);
         let has: Vec<_> =
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_end_at_a_user_namespace() {
+    fn capabilities_in_a_user_namespace_are_not_effective() {
         assert!(maps_everyone("         0          0 4294967295"));
         assert!(!maps_everyone("         0       1000          1"));
         let inside =
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_fields_are_unknown() {
+    fn missing_status_fields_are_unknown() {
         let p = Privileges::parse(0, "");
         assert_eq!((p.has(Capability::Bpf), p.seccomp, p.no_new_privileges), (None, None, None));
     }

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_brackets_and_spaces() {
+    fn a_comm_with_parentheses_and_spaces_is_parsed() {
         let text =
             "812 (a) R (b) c) S 29982 29982 30050 0 -1 2129984 102 0 0 0 17 23 4 5 20 0 1 0 1311910 3133440 415 0\n";
         let stat = Stat::parse(text).unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_inwards_and_switches() {
+    fn namespace_process_ids_and_context_switches_are_parsed() {
         let s =
             Status::parse("Name:\tx\nTgid:\t300\nPid:\t301\nNSpid:\t301\t7\nvoluntary_ctxt_switches:\t12\n").unwrap();
         assert_eq!(s, Status { tgid: 300, numbers: vec![301, 7], voluntary_switches: Some(12) });
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process() {
+    fn this_process_is_found_in_proc() {
         let us = std::process::id();
         assert!(processes().contains(&us) && threads(us).contains(&us));
         assert!(!Stat::of(us).unwrap().is_kernel_thread());

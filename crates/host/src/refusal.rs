@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_ring_has_one_cause() {
+    fn a_rejected_ring_setup_has_one_cause() {
         let new = (6, 18, 0);
         let why = |c: Circumstances, errno| c.ring(errno).why;
         let off = Seccomp::Off;
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_of_a_later_kernel_names_its_release() {
+    fn a_flag_of_a_later_kernel_is_reported_with_its_release() {
         let c = with((5, 15, 0), None, 0, Seccomp::Off);
         assert_eq!(c.flag(libc::EINVAL, (6, 1, 0)).restore, "Linux 6.1 or later");
         assert!(c.flag(libc::EINVAL, (5, 5, 0)).why.contains("though Linux 5.5 has it"));
     }
 
     #[test]
-    fn exhausted_aio_contexts_are_reported_with_their_number() {
+    fn exhausted_native_aio_requests_are_reported_with_the_limit() {
         let mut c = with((6, 1, 0), None, 0, Seccomp::Off);
         (c.settings.aio_nr, c.settings.aio_max_nr) = (Some(65536), Some(65536));
         assert!(c.native_aio(libc::EAGAIN).why.ends_with("(65536 of 65536)"));

@@ -109,7 +109,7 @@ mod tests {
     use crate::fixture::Tree;
 
     #[test]
-    fn signatures() {
+    fn cpuid_signatures_are_mapped_to_hypervisor_names() {
         assert_eq!(by_signature(b"KVMKVMKVM\0\0\0"), "kvm");
         assert_eq!(by_signature(b"TCGTCGTCGTCG"), "qemu");
         assert_eq!(by_signature(b"NewHyper\0\0\0\0"), "newhyper");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn files_identify_the_hypervisor_without_cpuid() {
+    fn the_hypervisor_is_identified_by_sysfs_files_without_cpuid() {
         let dmi = |vendor: &str, product: &str| {
             by_files(
                 Tree::new()

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_that_complete_io_are_selected() {
+    fn only_interrupts_that_complete_io_are_selected() {
         assert_eq!(kept(&["virtio1-config", "virtio1-req.0"]), ["virtio1-req.0"]);
         assert_eq!(kept(&["virtio1-config", "virtio1-virtqueues"]), ["virtio1-virtqueues"]);
         assert_eq!(
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_one_queue_are_recognised() {
+    fn single_queue_interrupt_names_are_recognized() {
         for yes in ["nvme0q1", "nvme12q130", "virtio1-req.0"] {
             assert!(is_queue(yes), "{yes}");
         }

@@ -298,7 +298,7 @@ mod tests {
     use crate::fixture::Tree;
 
     #[test]
-    fn the_longest_mount_point_and_the_last_of_equals() {
+    fn the_longest_and_latest_matching_mount_point_is_used() {
         let t = Tree::new().file(
             "proc/self/mountinfo",
             "27 1 254:0 / / rw - ext4 /dev/vda rw\n\
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_paths_are_wrong_input() {
+    fn a_missing_path_is_an_input_error() {
         let e = place(Path::new("/no/such/file")).unwrap_err();
         assert_eq!(e.exit_status(), 2);
         assert!(e.to_string().starts_with("cannot look at /no/such/file: No such file"), "{e}");

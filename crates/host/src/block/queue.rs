@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scheduler_in_brackets() {
+    fn the_current_scheduler_is_the_one_in_brackets() {
         assert_eq!(chosen("none [mq-deadline] kyber bfq").as_deref(), Some("mq-deadline"));
         assert_eq!(chosen("[none] mq-deadline").as_deref(), Some("none"));
         assert_eq!(chosen("none").as_deref(), Some("none"));

@@ -68,7 +68,7 @@ fn names(t: &Target) -> Vec<(u32, &str, &[u32])> {
 }
 
 #[test]
-fn a_file_on_a_partition_of_a_virtio_disk() {
+fn a_file_on_a_partition_is_resolved_to_its_virtio_disk() {
     let t = virtio();
     let d = describe_in(t.root(), &at(Kind::File, 254, 1));
     assert_eq!(d.layers, ["vda1"]);
@@ -83,7 +83,7 @@ fn a_file_on_a_partition_of_a_virtio_disk() {
 }
 
 #[test]
-fn nvme_with_two_queues_and_one_polled() {
+fn an_nvme_target_lists_the_interrupts_of_its_two_irq_queues() {
     let t = function(Tree::new(), "0000:01:00.0", "nvme", &[40, 41, 42]);
     let t = disk(t, &format!("{PCI}/0000:01:00.0/nvme/nvme0/nvme0n1"), "259:0", 3, "1\n");
     let target = describe_in(nvme_interrupts(t).root(), &at(Kind::Block, 259, 0)).target();
@@ -94,7 +94,7 @@ fn nvme_with_two_queues_and_one_polled() {
 }
 
 #[test]
-fn the_generic_device_of_an_nvme_namespace() {
+fn an_nvme_generic_device_is_resolved_to_its_namespace() {
     let dir = format!("{PCI}/0000:01:00.0/nvme/nvme0");
     let t = function(Tree::new(), "0000:01:00.0", "nvme", &[40, 41, 42]);
     let t = disk(t, &format!("{dir}/nvme0n1"), "259:0", 2, "0\n")
@@ -111,7 +111,7 @@ fn the_generic_device_of_an_nvme_namespace() {
 }
 
 #[test]
-fn a_mapped_device_over_two_disks() {
+fn a_device_mapper_target_combines_the_queues_of_two_disks() {
     let t = function(virtio(), "0000:01:00.0", "nvme", &[40, 41, 42]);
     let nvme = format!("{PCI}/0000:01:00.0/nvme/nvme0/nvme0n1");
     let dm = "sys/devices/virtual/block/dm-0";
@@ -150,7 +150,7 @@ fn an_nvme_multipath_head_has_the_queues_of_its_paths() {
 }
 
 #[test]
-fn a_scsi_disk_has_the_driver_of_its_host() {
+fn a_scsi_disk_has_the_driver_of_its_host_adapter() {
     let host = format!("{PCI}/0000:00:1f.2/ata1/host0/target0:0:0/0:0:0:0");
     let t = function(Tree::new(), "0000:00:1f.2", "ahci", &[41]);
     let t =
@@ -162,7 +162,7 @@ fn a_scsi_disk_has_the_driver_of_its_host() {
 }
 
 #[test]
-fn files_without_a_disk() {
+fn a_file_on_tmpfs_has_no_disk() {
     let t = virtio().file("proc/self/mountinfo", "30 1 0:25 / /data rw - tmpfs none rw\n");
     let target = describe_in(t.root(), &at(Kind::File, 0, 25)).target();
     assert_eq!(target.filesystem.as_deref(), Some("tmpfs"));
@@ -170,7 +170,7 @@ fn files_without_a_disk() {
 }
 
 #[test]
-fn btrfs_has_its_disks_in_its_own_directory() {
+fn btrfs_disks_are_found_in_sysfs() {
     let t = virtio()
         .file("proc/self/mountinfo", "30 1 0:25 / /data rw - btrfs /dev/vda1 rw\n")
         .file("dev/vda1", "")
@@ -217,7 +217,7 @@ fn loops() -> Tree {
 }
 
 #[test]
-fn a_loop_device_takes_the_requests_and_the_disk_below_completes_them() {
+fn a_loop_device_has_its_own_queue_and_the_disk_below_it() {
     let t = loops().file("sys/devices/virtual/block/loop0/queue/scheduler", "none mq-deadline [kyber]\n");
     let target = describe_in(t.root(), &at(Kind::Block, 7, 0)).target();
     assert_eq!((target.device.as_deref(), target.queue_device.as_deref()), (Some("vda"), Some("loop0")));

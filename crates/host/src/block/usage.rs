@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn mounted_swapped_and_claimed_devices_are_in_use() {
+    fn mounted_swap_and_claimed_devices_are_in_use() {
         assert_eq!(user(&disk()), None);
         let t = disk().file("proc/self/mountinfo", "21 1 254:17 / /mnt/my\\040disk rw,relatime - ext4 /dev/root rw\n");
         assert_eq!(user(&t).as_deref(), Some("mounted at /mnt/my disk"));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_is_in_use_with_its_disk_and_not_with_another_partition() {
+    fn a_partition_is_in_use_if_its_disk_is_but_not_if_a_sibling_is() {
         let of = |t: &Tree| user_in(t.root(), &t.root().join("sys/block/vdb/vdb1"));
         let disk = || disk().file("sys/block/vdb/vdb1/partition", "1").file("sys/block/vdb/vdb2/dev", "254:18");
         let mounts = |number: &str| format!("21 1 {number} / /mnt rw - ext4 /dev/root rw\n");
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_identified_by_its_inode() {
+    fn the_user_of_a_backing_file_is_found_by_its_inode() {
         let t = Tree::new().file("data/image", "x").file("data/other", "y").dir("proc/77");
         std::fs::hard_link(t.root().join("data/image"), t.root().join("data/link")).unwrap();
         let meta = |name: &str| std::fs::metadata(t.root().join("data").join(name)).unwrap();
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn open_in_a_process() {
+    fn a_device_open_in_a_process_is_reported() {
         let t = disk().file("proc/77/comm", "postgres\n").dir("proc/77/fd");
         let dir = t.root().join("sys/block/vdb");
         assert_eq!(opener_in(t.root(), &dir), None);

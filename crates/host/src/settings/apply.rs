@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_undone_wherever_its_maker_died() {
+    fn a_value_is_restored_wherever_the_setting_process_was_killed() {
         let t = Tree::new().file("sys/x", "256\n");
         let (change, path) = (value(&t), t.root().join("sys/x"));
         // In the journal, but not made.
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn dependent_values_are_restored_from_any_value() {
+    fn a_dependent_value_is_restored_from_any_value() {
         let t = Tree::new().file("sys/x", "128\n");
         let of = t.root().join("sys/scheduler");
         let along = Change::Along { path: t.root().join("sys/x"), old: "256".into(), of: of.clone() };
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_is_given_is_taken_back() {
+    fn an_enabled_cgroup_controller_is_disabled_again() {
         let t = Tree::new().file("c", "cpu memory\n").file("none", "memory\n");
         let at = |name: &str| Change::Controller { path: t.root().join(name), name: "cpu".into() };
         assert_eq!(at("none").undo(&roots(&t), false), Undone::AsBefore { value: "-cpu".into() });
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn its_json_reads_back() {
+    fn a_change_round_trips_through_json() {
         let change = Change::Value { path: "/sys/x".into(), old: "a".into(), new: "b".into() };
         let json = serde_json::to_string(&change).unwrap();
         assert_eq!(json, r#"{"kind":"value","path":"/sys/x","old":"a","new":"b"}"#);

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_in_a_hybrid_hierarchy() {
+    fn a_quota_uses_the_v1_cpu_controller_in_a_hybrid_hierarchy() {
         let t = v1();
         assert!(refusal(&roots(&t), quota(0.5)).is_none());
         let jobs = t.root().join("sys/fs/cgroup/cpu/jobs");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_below_the_nearest_that_gives_the_controller() {
+    fn a_quota_cgroup_is_created_below_the_nearest_delegating_ancestor() {
         let t = v2("cpu memory\n");
         let slice = t.root().join("sys/fs/cgroup/user.slice");
         let expected = Cgroup {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_where_the_root_has_to_give_it_first() {
+    fn the_cpu_controller_is_enabled_at_the_v2_root_if_needed() {
         let t = v2("memory\n");
         let root = t.root().join("sys/fs/cgroup");
         let made = changes(&roots(&t), quota(1.0), "iotrail-1").unwrap();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_a_parent_is_reported_in_advance() {
+    fn a_lower_quota_of_an_ancestor_is_reported_in_advance() {
         let t = v1()
             .file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "40000")
             .file("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_without_a_visible_controller_is_refused() {
+    fn a_quota_without_a_visible_cpu_controller_is_rejected() {
         let says = |t: &Tree| refusal(&roots(t), quota(0.5)).unwrap().to_string();
         assert!(says(&Tree::new()).contains("no cgroup of this process with the CPU controller is visible here"));
         let t = v1().file("proc/self/cgroup", "2:cpu,cpuacct:/../other\n");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_left_cgroup_is_removed_once() {
+    fn a_cgroup_left_by_a_killed_run_is_removed_once() {
         let t = v1().dir("sys/fs/cgroup/cpu/jobs/iotrail-1");
         let jobs = t.root().join("sys/fs/cgroup/cpu/jobs");
         let group = Cgroup { made: jobs.join("iotrail-1"), from: jobs.clone(), limits: Vec::new() };

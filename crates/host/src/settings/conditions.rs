@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_is_a_key_and_no_other_is() {
+    fn only_known_setting_names_are_accepted_as_keys() {
         let all = "irq-affinity = '0,2-3'\nscheduler = 'none'\nnr-requests = 64\nio-poll = true\npoll-queues = 2\n\
                    governor = 'performance'\ncpu-quota = 0.5";
         let c = parsed(all).unwrap();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn values_without_sense_are_refused() {
+    fn invalid_setting_values_are_rejected() {
         assert_eq!(parsed("irq-affinity = 3").unwrap().irq_affinity, Some(CpuList(vec![3])));
         assert_eq!(parsed("cpu-quota = 2").unwrap().cpu_quota.map(Quota::us), Some(200_000));
         for (bad, says) in [

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn poll_queues_without_driver_support_are_refused() {
+    fn poll_queues_without_driver_support_are_rejected() {
         let t = nvme();
         let says = |t: &Target, n| refusal(&roots(&nvme()), Some(t), n).unwrap().to_string();
         assert!(says(&drive(), 5).starts_with("poll-queues cannot be 5: there are 4 CPUs"));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_is_taken_set_and_given_back_and_so_again() {
+    fn a_device_is_rebound_to_set_and_to_restore_its_poll_queues() {
         let t = nvme();
         let changes = changes(&roots(&t), Some(&drive()), 2).unwrap();
         let (rebinding, along) = changes.split_last().unwrap();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_came_into_use_meanwhile_is_not_taken() {
+    fn a_device_that_has_come_into_use_is_not_unbound() {
         let t = nvme();
         let changes = changes(&roots(&t), Some(&drive()), 2).unwrap();
         let rebinding = changes.last().unwrap();

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_offered_or_no_choice_at_all() {
+    fn an_unavailable_governor_is_rejected() {
         let t = two_policies();
         assert!(refusal(&roots(&t), "performance").is_none());
         let e = refusal(&roots(&t), "powersave").unwrap().to_string();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_that_has_another_is_changed() {
+    fn only_policies_with_a_different_governor_are_changed() {
         let t = two_policies();
         let folder = t.root().join(POLICIES).join("policy0");
         let path = folder.join("scaling_governor");

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_managed_interrupt_stays_and_the_load_moves() {
+    fn a_managed_interrupt_cannot_be_moved_and_load_placement_is_advised() {
         let t = vda().file("proc/self/mountinfo", "21 1 254:0 / / rw - ext4 /dev/vda rw\n");
         let file = t.root().join("proc/irq/36/smp_affinity_list");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_affinity_is_refused_with_its_reason() {
+    fn an_impossible_affinity_is_rejected_with_its_reason() {
         let t = vda();
         assert_eq!(says(&t, "0,7"), "irq-affinity: CPU 7 is not online; choose among those that are");
         let none = Target { interrupts: Vec::new(), ..target("vda") };
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_interrupt_goes_to_the_list_in_the_kernels_notation() {
+    fn only_interrupts_with_a_different_affinity_are_changed() {
         let t = vda();
         let path = t.root().join("proc/irq/36/smp_affinity_list");
         let expected = Change::Value { path, old: "0-1".into(), new: "1".into() };

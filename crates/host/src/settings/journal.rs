@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_truncated_anywhere_keeps_its_complete_lines() {
+    fn a_truncated_journal_keeps_its_complete_lines() {
         let mut text = head(&owner());
         let mut ends = vec![(text.len(), 0)];
         for (line_of, changes) in
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_reported_with_its_line() {
+    fn a_damaged_journal_is_reported_with_its_line() {
         let head = head(&owner());
         let line_of = |text: &str| parse(text).unwrap_err().0;
         assert_eq!(line_of(&format!("{head}{{\"change\":\n{{}}\n")), 2);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time() {
+    fn only_one_process_may_lock_the_journal() {
         let (_dir, roots) = roots();
         let first = Journal::lock(&roots).unwrap();
         let e = Journal::lock(&roots).unwrap_err();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_created_is_reported() {
+    fn a_journal_directory_that_cannot_be_created_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "").unwrap();
         let roots = Roots { system: dir.path().into(), state: dir.path().join("file/iotrail") };

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn without_changes_nothing_is_restored_or_created() {
+    fn restore_without_changes_creates_no_files() {
         let t = vda();
         let restored = restore_in(&roots(&t), false).unwrap();
         assert_eq!((restored.tgid, restored.items.len()), (None, 0));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restore_killed_at_any_point_is_completed_by_the_next() {
+    fn an_interrupted_restore_is_completed_by_the_next_one() {
         let (t, before) = killed("scheduler = 'none'\nnr-requests = 64\nirq-affinity = 1");
         let (roots, set) = (roots(&t), disk_values(&t));
         let file = journal::file(&roots);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_program_and_its_dependents_wait_for_force() {
+    fn values_changed_by_another_program_are_restored_only_with_force() {
         let (t, before) = killed("scheduler = 'none'\nirq-affinity = 1");
         let scheduler = t.root().join("sys/block/vda/queue/scheduler");
         fs::write(&scheduler, "kyber").unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reboot_resets_everything_and_another_machine_is_refused() {
+    fn changes_before_a_reboot_are_dropped_and_other_machines_rejected() {
         let (t, _) = killed("scheduler = 'none'");
         let t = t.file("proc/sys/kernel/random/boot_id", "another\n");
         assert_eq!(notice_in(&roots(&t)), None);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_cut_in_its_first_line_is_removed() {
+    fn a_journal_truncated_in_its_first_line_is_removed() {
         let (t, _) = killed("scheduler = 'none'");
         let file = journal::file(&roots(&t));
         fs::write(&file, "{\"schema\":\"iotra").unwrap();

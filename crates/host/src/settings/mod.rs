@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_restores_its_settings() {
+    fn settings_are_restored_at_the_end_of_a_run() {
         let t = vda();
         let before = disk_values(&t);
         let mut settings = open(&t);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_device_was_given_to_its_driver_anew_its_interrupts_are_those_that_it_has_now() {
+    fn interrupts_are_read_again_after_a_device_is_rebound() {
         let t = vda()
             .file("sys/bus/virtio/drivers/virtio_blk/bind", "")
             .link("sys/bus/virtio/devices/virtio1", "sys/devices/pci0000:00/0000:00:02.0/virtio1")
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_cell_undoes_what_it_does_not_want() {
+    fn settings_not_used_by_the_next_cell_are_undone() {
         let t = vda();
         let before = disk_values(&t);
         let mut settings = open(&t);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_sets_its_own_device_and_the_last_cells_is_restored() {
+    fn each_cell_changes_its_own_device_and_restores_the_previous_one() {
         let queue = |n: u32| format!("sys/devices/virtual/block/loop{n}/queue/scheduler");
         let t = (0..2).fold(vda(), |t, n| {
             t.file(&queue(n), "[none] mq-deadline kyber\n")
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_setting_leaves_nothing_changed() {
+    fn a_rejected_setting_leaves_all_values_unchanged() {
         let t = vda();
         let before = disk_values(&t);
         // The second disk's file truncates the written value, as the file of a thread name does.
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_of_another_start_is_cleared() {
+    fn a_journal_from_before_a_reboot_is_cleared() {
         let t = vda();
         let mut settings = open(&t);
         settings.set(&conditions("scheduler = 'none'"), Some(&target("vda"))).unwrap();

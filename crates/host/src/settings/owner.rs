@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_distinguished_from_a_later_one_with_its_pid() {
+    fn a_process_is_distinguished_from_a_later_one_with_the_same_pid() {
         let owner = Owner { tgid: 7, started_ticks: 50, boot_id: "b1".into(), hostname: "h".into() };
         let lives = |t: &Tree| owner.lives(&roots(t));
         assert!(lives(&machine("S", 50, "b1", "h")));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_lives() {
+    fn this_process_is_reported_as_alive() {
         let roots = Roots { system: "/".into(), state: "/none".into() };
         let this = Owner::this(&roots).unwrap();
         assert!(this.lives(&roots));

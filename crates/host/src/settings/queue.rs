@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unavailable_scheduler_is_rejected_with_the_available_ones() {
+    fn an_unavailable_scheduler_is_rejected_with_a_list_of_available_ones() {
         let t = vda();
         let refusal = |name| scheduler_refusal(&roots(&t), Some(&target("vda")), name).map(|e| e.to_string());
         assert_eq!(refusal("none"), None);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_without_a_disk_has_no_queue() {
+    fn a_scheduler_is_rejected_for_a_load_without_a_disk() {
         let t = vda();
         let none = Target { device: None, ..target("vda") };
         for of in [None, Some(&none), Some(&target("vdz"))] {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nr_requests_end_at_the_devices_tags_without_a_scheduler() {
+    fn nr_requests_without_a_scheduler_are_limited_by_the_device_tags() {
         let t = vda();
         let refusal = |n, c: &str| {
             nr_requests_refusal(&roots(&t), Some(&target("vda")), n, &conditions(c)).map(|e| e.to_string())
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn dependent_values_are_recorded_before_a_scheduler_changes() {
+    fn dependent_values_are_recorded_before_a_scheduler_change() {
         let t = vda();
         let queue = t.root().join("sys/block/vda/queue");
         let changes = scheduler(&roots(&t), Some(&target("vda")), "none").unwrap();

@@ -94,7 +94,7 @@ mod tests {
     use crate::fixture::Tree;
 
     #[test]
-    fn brackets_mark_the_choice_only_in_a_scheduler_file() {
+    fn brackets_mark_the_current_value_only_in_scheduler_files() {
         let t = Tree::new().file("q/scheduler", "none [mq-deadline] kyber\n").file("q/other", "a [b] c\n");
         assert_eq!(present(&t.root().join("q/scheduler")).unwrap(), "mq-deadline");
         assert_eq!(present(&t.root().join("q/other")).unwrap(), "a [b] c");
