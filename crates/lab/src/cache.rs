@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_created_atomically_and_once() {
+    fn a_cache_entry_is_created_atomically_and_once() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(Some(folder.path())).unwrap();
         let failed = cache.entry("kernels/x", |dir| {

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn options_become_qemus() {
+    fn drive_options_become_qemu_options() {
         assert_eq!(
             options("queues=2,poll=1"),
             "-drive driver=null-co,size=1073741824,read-zeroes=on,latency-ns=100000,if=none,id=drive0 \
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_options_are_refused() {
+    fn invalid_drive_options_are_rejected() {
         let told = |text: &str| text.parse::<Drive>().unwrap_err();
         assert_eq!(told("queues"), format!("'queues' has no value: {FORM}"));
         assert_eq!(told("queue=1"), format!("there is no 'queue': {FORM}"));

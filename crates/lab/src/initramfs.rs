@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_a_header_a_name_and_its_content_each_padded() {
+    fn an_archive_entry_has_a_padded_header_name_and_content() {
         let mut archive = Archive::default();
         archive.file("init", 0o755, b"hello");
         let bytes = archive.finish();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn cpio_reads_the_format() {
+    fn entries_are_preceded_by_their_directories() {
         let mut archive = Archive::default();
         archive.folders_above("a/b/f");
         archive.file("a/b/f", 0o640, b"content");

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_restores_quoted_text() {
+    fn a_shell_restores_quoted_text_unmodified() {
         let odd = "two words, 'quotes', \"more\", $HOME `x` \\ and\na line";
         let script = format!("printf %s {}", quoted(odd));
         let said = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commands_files_replace_nothing_without_force() {
+    fn output_files_of_a_command_replace_existing_files_only_with_force() {
         let place = tempfile::tempdir().unwrap();
         let (from, to) = (place.path().join("left"), place.path().join("brought"));
         std::fs::create_dir_all(from.join("a/b")).unwrap();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn this_programs_name_is_this_program_and_its_store_the_labs() {
+    fn iotrail_in_the_lab_is_this_program_with_the_labs_store() {
         let order = order(&["iotrail".into(), "list".into()], true, false).unwrap();
         assert_eq!(order.command, ["/run/iotrail-lab/bin/iotrail", "list"]);
         let state: Vec<_> = order.environment.iter().filter(|(name, _)| name == "XDG_STATE_HOME").collect();

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_understand_each_message() {
+    fn control_messages_round_trip_between_host_and_guest() {
         for said in [FromGuest::Hello, FromGuest::End { status: 137, stdout_bytes: 1 << 40, stderr_bytes: 0 }] {
             assert_eq!(said.to_string().parse(), Ok(said));
         }

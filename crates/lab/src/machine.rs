@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_has_the_requested_options() {
+    fn the_qemu_command_line_has_the_requested_options() {
         let drives = ["queues=2,poll=1".parse().unwrap(), "queues=1".parse().unwrap()];
         let all = options(&drives, Acceleration::Emulation);
         for part in [
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn another_processor_has_its_own_machine_root_and_modules() {
+    fn an_arm64_guest_has_its_own_machine_root_and_modules() {
         let all = of_arch(Arch::Arm64, &[], Acceleration::Emulation, Some(Path::new("/k/modules")));
         for part in [
             "-machine virt,gic-version=3 -cpu max,pauth-impdef=on",

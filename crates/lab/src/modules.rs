@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_comes_with_all_that_it_needs() {
+    fn a_module_is_loaded_with_all_its_dependencies() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_modules_are_unpacked_and_renamed() {
+    fn compressed_modules_are_decompressed_and_renamed() {
         use std::io::Write;
         let folder = tempfile::tempdir().unwrap();
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -52,7 +52,7 @@ mod tests {
     use std::os::unix::ffi::OsStringExt;
 
     #[test]
-    fn every_byte_comes_over() {
+    fn arguments_and_environment_with_any_byte_reach_the_guest() {
         let bytes: Vec<u8> = (1..=255).collect();
         let odd = OsString::from_vec(bytes);
         let order = Order {

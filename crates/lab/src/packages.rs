@@ -185,13 +185,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_named_with_their_versions() {
+    fn package_versions_are_parsed_from_simulated_installs() {
         assert_eq!(simulated("Inst libc6 (2.41-12 Debian:13.0/stable [amd64]) []").as_deref(), Some("libc6=2.41-12"));
         assert_eq!(simulated("Conf libc6 (2.41-12 Debian:13.0/stable [amd64])"), None);
     }
 
     #[test]
-    fn without_lists_there_are_no_names() {
+    fn no_package_names_are_listed_without_package_lists() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(Some(folder.path())).unwrap();
         assert_eq!(Packages::of(&cache, Arch::host()).names("linux-image-").unwrap(), Vec::<String>::new());

@@ -91,7 +91,7 @@ mod tests {
     const OTHER: Arch = if cfg!(target_arch = "aarch64") { Arch::Amd64 } else { Arch::Arm64 };
 
     #[test]
-    fn another_processor_needs_its_own_program() {
+    fn a_guest_of_another_architecture_needs_its_own_program() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(Some(folder.path())).unwrap();
         let of = |arch, root, program| super::root(arch, root, program, &cache, &|_| ());
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn few_of_the_callers_variables_are_passed_on() {
+    fn only_selected_environment_variables_are_passed_to_the_guest() {
         let ours = [("TERM", "xterm"), ("HOME", "/home/me"), ("TMPDIR", "/scratch"), ("IOTRAIL_X", "1")];
         let got = environment(ours.into_iter().map(|(n, v)| (n.into(), v.into())));
         let expected = [("TERM", "xterm"), ("IOTRAIL_X", "1"), ("HOME", "/root")];

@@ -392,7 +392,7 @@ mod tests {
     const DIES: &str = "echo 'Assertion failed.' >&2; exit 134";
 
     #[test]
-    fn a_guest_that_kvm_does_not_run_is_emulated_and_remembered() {
+    fn a_guest_that_fails_under_kvm_is_emulated_and_remembered() {
         for (kvm, reason) in [
             (HANGS, "no response in 300ms"),
             (CRASHES, "QEMU stopped it: KVM internal error. Suberror: 1"),
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn kvm_that_is_demanded_fails_in_one_line_and_forgets_when_it_boots() {
+    fn required_kvm_fails_with_one_line_and_a_boot_clears_the_record() {
         let place = tempfile::tempdir().unwrap();
         let cache = Cache::at(Some(place.path())).unwrap();
         let failure = Failure::of(&cache, &place.path().join("6.1/vmlinux"));

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_name_the_mirror() {
+    fn the_mirror_is_read_from_both_apt_source_formats() {
         let expected = Mirror {
             archive: Some("http://mirror.example/debian".into()),
             security: Some("http://mirror.example/debian-security".into()),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_debian_host_the_mirror_is_debians() {
+    fn the_default_debian_mirror_is_used_on_other_hosts() {
         let ubuntu = of("sources.list", "deb http://archive.ubuntu.com/ubuntu noble main\n");
         assert_eq!(
             (ubuntu.archive(), ubuntu.security()),

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_parsed_with_any_suffix() {
+    fn the_qemu_version_is_parsed_with_any_suffix() {
         assert_eq!(told_version("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\n"), Some((7, 2)));
         assert_eq!(told_version("QEMU emulator version 10.0-rc1"), Some((10, 0)));
         assert_eq!(told_version("qemu: unknown"), None);

@@ -41,7 +41,7 @@ fn end(host: Host, keeper: JoinHandle<io::Result<()>>) -> (FromGuest, Vec<u8>, S
 }
 
 #[test]
-fn outputs_and_status_are_passed_unmodified() {
+fn output_and_exit_status_are_passed_to_the_host_unmodified() {
     let (host, keeper) = start(&["sh", "-c", r"printf 'a\0b\377'; echo $WORD >/dev/stderr; pwd; exit 7"]);
     let (ended, stdout, stderr) = end(host, keeper);
     assert_eq!(ended, FromGuest::End { status: 7, stdout_bytes: 6, stderr_bytes: 5 });
@@ -49,7 +49,7 @@ fn outputs_and_status_are_passed_unmodified() {
 }
 
 #[test]
-fn the_input_ends_at_the_hosts_end_of_file() {
+fn the_commands_input_ends_at_the_hosts_end_of_file() {
     let (mut host, keeper) = start(&["cat"]);
     host.control.write_all(FromHost::InputEnds(5).to_string().as_bytes()).unwrap();
     host.stdin.write_all(b"12345").unwrap();
@@ -74,7 +74,7 @@ fn a_signal_reaches_the_command_and_its_children() {
 }
 
 #[test]
-fn a_program_that_cannot_run_has_a_shells_status() {
+fn a_program_that_cannot_run_exits_with_status_127() {
     let (host, keeper) = start(&["/no/such/program"]);
     let (ended, _, stderr) = end(host, keeper);
     assert!(matches!(ended, FromGuest::End { status: 127, stdout_bytes: 0, .. }), "{ended:?}");

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_comes_out_of_its_image() {
+    fn a_kernel_is_extracted_from_its_bzimage() {
         assert_eq!(vmlinux(KERNEL.to_vec()).unwrap(), KERNEL);
         assert_eq!(vmlinux(image(&gzip(KERNEL))).unwrap(), KERNEL);
         // Created by `xz --check=crc32 --x86 --lzma2` and `zstd -19`, with the length that the kernel's build appends.
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_an_image_is_refused() {
+    fn a_file_that_is_not_a_kernel_image_is_rejected() {
         let told = |image: Vec<u8>| vmlinux(image).unwrap_err();
         assert_eq!(told(vec![0; 4096]), "it is neither a bzImage nor an ELF kernel");
         assert_eq!(told(Vec::new()), "it is neither a bzImage nor an ELF kernel");

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_that_fits_is_chosen() {
+    fn the_newest_matching_kernel_is_chosen() {
         let kernel = |release: &str, place| Listed { release: release.into(), place };
         let list = [
             kernel("7.3.4+deb13-rt-amd64", Place::Registry),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_from_a_file_needs_its_modules() {
+    fn a_kernel_file_requires_its_modules() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(Some(&folder.path().join("cache"))).unwrap();
         let (file, modules) = (folder.path().join("vmlinux"), folder.path().join("6.1.0-custom"));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_compared_as_numbers() {
+    fn releases_are_compared_numerically() {
         let mut releases =
             ["6.12.9+deb13-amd64", "7.3.4+deb13-amd64", "6.1.0-9-amd64", "6.12.117+deb13-amd64", "6.1.0-50-amd64"];
         releases.sort_by(|a, b| order(a, b));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flavour_is_selected_by_name() {
+    fn a_kernel_flavour_is_selected_by_name() {
         let (rt, pages) = ("6.12.118+deb13-rt-amd64", "7.3.4+deb13-arm64-16k");
         assert_eq!([rt, pages, "6.1.0-50-amd64"].map(flavour), [Some("rt"), Some("16k"), None]);
         assert!(stands_for("6.12-rt", rt) && stands_for("rt", rt) && stands_for(rt, rt) && stands_for("16k", pages));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_of_kernels() {
+    fn kernel_releases_are_parsed_from_package_names() {
         let of_package = |name| super::of_package(name, Arch::Amd64);
         assert_eq!(of_package("linux-image-6.1.0-50-amd64"), Some("6.1.0-50-amd64"));
         assert_eq!(of_package("linux-image-7.3.4+deb13-amd64"), Some("7.3.4+deb13-amd64"));
