@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seed_places_the_buffers_within_a_mapping_of_their_own() {
+    fn the_seed_determines_the_buffer_offset_within_their_mapping() {
         let lead = |seed| {
             let placed = Buffers::placed(3, 512, seed).unwrap();
             (placed.memory().address(0) as usize - placed._mapping.base().as_ptr() as usize) / PAGE
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_beyond_the_available_amount_are_rejected() {
+    fn buffers_larger_than_the_available_memory_are_rejected() {
         assert_eq!(available_kib("MemTotal: 9 kB\nMemAvailable:   1234 kB\n"), Some(1234));
         assert_eq!(available_kib("MemTotal: 9 kB\n"), None);
         check_room(1, 16, 4096).unwrap();

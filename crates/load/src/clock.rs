@@ -134,7 +134,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn it_agrees_with_the_kernels_clock() {
+    fn the_clock_agrees_with_the_kernel_clock() {
         let clock = Clock::get();
         let (ticks, time) = (clock.now(), Instant::now());
         std::thread::sleep(Duration::from_millis(100));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_and_ns_are_inverse() {
+    fn conversions_between_ticks_and_nanoseconds_are_inverse() {
         let clock = Clock { source: Source::Monotonic, ns_per_tick: 1 << 31 };
         assert_eq!(clock.ns(1000), 500);
         assert_eq!(clock.ticks(Duration::from_nanos(500)), 1000);

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists() {
+    fn cpu_lists_are_parsed_or_rejected() {
         assert_eq!(parse("0,2-3,2").unwrap(), [0, 2, 3]);
         for bad in ["", "1-", "3-1", "a", "0,,1", "0-99999"] {
             assert!(parse(bad).is_err(), "{bad}");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_thread_is_bound() {
+    fn a_bound_thread_runs_only_on_its_cpu() {
         std::thread::spawn(|| {
             let cpu = rustix::thread::sched_getcpu() as u32;
             bind(cpu).unwrap();

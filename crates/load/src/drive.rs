@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_name_a_namespace() {
+    fn a_pci_address_may_include_a_namespace() {
         assert_eq!(parse("0000:00:04.0").unwrap().1, None);
         assert_eq!(parse("0000:00:04.0/2").unwrap().1, Some(2));
         for no in ["0000:00:04.0/0", "0000:00:04.0/x", "/dev/nvme0n1", "nvme0", ""] {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_fit_the_format_and_the_drive() {
+    fn block_sizes_that_do_not_fit_the_namespace_are_rejected() {
         let ns = Namespace { id: 1, blocks: 1 << 20, block_shift: 12, metadata_bytes: 0 };
         let check = |bs, ns: &Namespace, limit| {
             check_format(&spec(EngineKind::NvmeUser, bs), Path::new("x"), ns, limit).map_err(|e| e.to_string())
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_not_a_generic_device_is_refused_and_not_created() {
+    fn a_path_that_is_not_a_generic_device_is_rejected_and_not_created() {
         let says =
             |path: &str| generic(&spec(EngineKind::IoUringCmd, 4096), Path::new(path)).err().unwrap().to_string();
         assert!(says("/dev/null").ends_with("and /dev/null is none; name one with --file: `ls /dev/ng*` lists them"));

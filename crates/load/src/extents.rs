@@ -112,7 +112,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn a_hole_is_not_data() {
+    fn a_hole_does_not_count_as_data() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
         file.write_all_at(&[1; 65536], 65536).unwrap();

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_waits_for_its_slots_and_the_last_one_may_be_smaller() {
+    fn a_batch_waits_for_free_slots_and_the_last_batch_may_be_smaller() {
         let (mut f, _buffers) = feeder(4, 3, 64);
         f.begin(Stage::Measured, 5, None);
         f.prepare(0);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_verified_ios_in_flight_overlap() {
+    fn verified_ios_in_flight_do_not_overlap() {
         let (mut f, _buffers) = feeder(8, 8, 9);
         f.begin(Stage::Measured, u64::MAX, None);
         for _ in 0..1000 {

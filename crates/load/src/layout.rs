@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_gets_its_name_when_complete_and_replaces_nothing() {
+    fn a_file_is_renamed_when_complete_and_replaces_no_other() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         let names = || std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect::<Vec<_>>();

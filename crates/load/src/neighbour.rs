@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_compute_and_are_gone_afterwards() {
+    fn busy_neighbours_use_the_cpu_and_exit_when_dropped() {
         let neighbours = Neighbours::start(1, &[0]).unwrap();
         let child = neighbours.children[0];
         std::thread::sleep(std::time::Duration::from_millis(200));

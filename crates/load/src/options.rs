@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_the_contracts() {
+    fn default_load_options_match_the_documented_contract() {
         let o = LoadOptions::default();
         assert_eq!((o.engine, o.rw, o.wait, o.trace), (EngineKind::IoUring, Rw::RandRead, Wait::Block, Trace::Auto));
         assert_eq!((o.bs, o.depth, o.batch, o.jobs), (Bytes(4096), 16, 1, 1));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn toml_takes_the_same_names_and_refuses_others() {
+    fn toml_accepts_the_same_option_names_and_rejects_others() {
         let o: LoadOptions =
             toml::from_str("bs = \"8k\"\nsq-cpu = 1\nwarmup = \"1s\"\nrw = \"randrw\"\nengine = \"posix_aio\"")
                 .unwrap();

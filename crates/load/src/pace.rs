@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intended_times_are_kept_and_lateness_is_known() {
+    fn submissions_keep_their_intended_times_and_lag_is_recorded() {
         let mut p = Pace { start: 1000, interval: 2.5, issued: 0, worst_lag: 0 };
         assert_eq!(p.take(999), None);
         let times: Vec<u64> = std::iter::from_fn(|| p.take(1010)).collect();

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequential_wraps_in_its_own_region() {
+    fn sequential_offsets_wrap_within_the_jobs_region() {
         assert_eq!(Region::of(0, 2, 7, true), Region { first: 0, blocks: 3 });
         let last = Region::of(1, 2, 7, true);
         assert_eq!(last, Region { first: 3, blocks: 4 });
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn random_is_uniform_over_whole_blocks_and_mixed_is_half_and_half() {
+    fn random_offsets_are_uniform_and_mixed_loads_are_half_reads() {
         let mut p = Pattern::new(Rw::RandRw, Region { first: 10, blocks: 8 }, 512, 7);
         let (mut hits, mut reads) = ([0u32; 8], 0u32);
         for _ in 0..80_000 {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_order() {
+    fn equal_seeds_produce_equal_offsets() {
         let order = |seed| {
             let mut p = Pattern::new(Rw::RandRead, Region { first: 0, blocks: 1 << 20 }, 1, seed);
             (0..8).map(|_| p.next_io().1).collect::<Vec<_>>()

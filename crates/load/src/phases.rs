@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fractions_sum_to_one() {
+    fn phase_fractions_sum_to_one() {
         let mut t = Ticks { submit: 10, poll: 20, clear: 5, total: 50 };
         t.add(Ticks { submit: 10, poll: 20, clear: 5, total: 50 });
         let p = t.fractions(&Clock::get());

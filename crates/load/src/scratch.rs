@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn lazy_pages_fault_once_per_512_ios_and_prefaulted_ones_never() {
+    fn lazy_pages_fault_once_per_512_ios_and_prefaulted_pages_never() {
         for (kind, expected) in [(Scratch::Lazy, 100), (Scratch::Prefault, 0)] {
             let mut pages = Pages::new(kind).unwrap().unwrap();
             let before = faults();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_stays_bounded() {
+    fn scratch_pages_are_reused_after_a_full_round() {
         let mut pages = Pages::new(Scratch::Lazy).unwrap().unwrap();
         pages.advance(3 * PAGES as u64 * IOS_PER_PAGE).unwrap();
         assert_eq!((pages.next, pages.syscalls), (0, 3));

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn late_samples_are_distributed() {
+    fn late_samples_are_distributed_over_the_intervals() {
         let mut s = Series::default();
         s.look(ms(200), 400);
         assert_eq!(s.throughput(None).unwrap().ios, [100, 100, 100, 100]);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_load_has_longer_intervals_and_as_many_ios() {
+    fn intervals_of_a_long_load_are_merged_without_losing_ios() {
         let mut s = Series::default();
         for n in 1..=1230 {
             s.look(ms(50 * n), 7 * n);

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn completions_add_up() {
+    fn completions_errors_and_short_ios_are_counted() {
         let (clock, slots) = (Clock::get(), Slots::new(4, false));
         let memory = Buffers::new(4, 4096).unwrap();
         let begin = 1_000_000_000;

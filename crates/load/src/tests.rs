@@ -72,7 +72,7 @@ fn each_engine_does_exactly_the_requested_operations() {
 }
 
 #[test]
-fn each_write_of_a_committing_load_is_one_io_of_its_block() {
+fn each_write_of_a_committing_load_counts_as_one_io() {
     let dir = tempfile::tempdir().unwrap();
     let base =
         LoadOptions { rw: Rw::Write, depth: 4, count: Some(40), allow_write: true, ..options(&dir.path().join("f")) };
@@ -113,7 +113,7 @@ fn each_write_of_a_committing_load_is_one_io_of_its_block() {
 }
 
 #[test]
-fn an_append_grows_from_the_end_of_the_warm_up() {
+fn an_append_load_without_a_count_fills_half_of_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let o = LoadOptions {
         engine: EngineKind::Sync,
@@ -131,7 +131,7 @@ fn an_append_grows_from_the_end_of_the_warm_up() {
 }
 
 #[test]
-fn a_time_that_one_thread_is_missing_in_is_not_known() {
+fn the_sum_of_thread_times_is_unknown_if_one_thread_is_missing() {
     let time = |tid: i32| (tid != 7).then_some(tid as u64);
     assert_eq!(sum_of_all([3, 4].into_iter(), time), Some(7));
     assert_eq!(sum_of_all([3, 0].into_iter(), time), None, "a job's thread was not told");
@@ -140,7 +140,7 @@ fn a_time_that_one_thread_is_missing_in_is_not_known() {
 }
 
 #[test]
-fn ring_options_are_granted_and_no_others() {
+fn exactly_the_requested_ring_options_are_granted() {
     let dir = tempfile::tempdir().unwrap();
     let base = options(&dir.path().join("f"));
     for (ring, register) in [
@@ -162,7 +162,7 @@ fn ring_options_are_granted_and_no_others() {
 }
 
 #[test]
-fn system_calls_are_one_per_batch_where_nothing_waits() {
+fn a_load_that_does_not_wait_makes_one_system_call_per_batch() {
     let o = LoadOptions {
         rw: Rw::Nop,
         count: Some(3200),
@@ -177,7 +177,7 @@ fn system_calls_are_one_per_batch_where_nothing_waits() {
 }
 
 #[test]
-fn the_boundaries_come_in_order_on_the_calling_thread() {
+fn load_boundaries_are_reported_in_order_on_the_calling_thread() {
     let spec = LoadSpec::resolve(
         &LoadOptions {
             engine: EngineKind::Null,
@@ -203,7 +203,7 @@ fn the_boundaries_come_in_order_on_the_calling_thread() {
 }
 
 #[test]
-fn a_stopped_load_keeps_its_measurement() {
+fn an_interrupted_load_keeps_its_measurement() {
     let stop = AtomicBool::new(false);
     let long = LoadOptions {
         engine: EngineKind::Null,
@@ -217,7 +217,7 @@ fn a_stopped_load_keeps_its_measurement() {
 }
 
 #[test]
-fn the_open_loop_keeps_its_rate_and_counts_from_the_intended_time() {
+fn open_loop_latency_counts_from_the_intended_time() {
     let dir = tempfile::tempdir().unwrap();
     let span = Span(Duration::from_millis(500));
     let base = LoadOptions { rate: Some(2000.0), runtime: Some(span), count: None, ..options(&dir.path().join("f")) };
@@ -241,7 +241,7 @@ fn the_open_loop_keeps_its_rate_and_counts_from_the_intended_time() {
 }
 
 #[test]
-fn verified_writes_read_back_and_damage_is_found() {
+fn verification_detects_damaged_blocks() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("f");
     let base = LoadOptions { verify: true, allow_write: true, jobs: 2, ..options(&file) };
@@ -260,7 +260,7 @@ fn verified_writes_read_back_and_damage_is_found() {
 }
 
 #[test]
-fn bad_targets_are_one_line_and_leave_nothing_behind() {
+fn invalid_targets_are_rejected_without_leaving_files() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("f");
     let base = options(&file);
@@ -284,7 +284,7 @@ fn bad_targets_are_one_line_and_leave_nothing_behind() {
 }
 
 #[test]
-fn scratch_think_and_neighbours_do_not_change_the_count() {
+fn scratch_think_and_neighbour_options_do_not_change_the_io_count() {
     let o = LoadOptions {
         engine: EngineKind::Null,
         count: Some(5000),
@@ -301,7 +301,7 @@ fn scratch_think_and_neighbours_do_not_change_the_count() {
 }
 
 #[test]
-fn a_span_of_microseconds_takes_no_more_cpu_time_than_it_lasts() {
+fn the_cpu_time_of_a_short_span_does_not_exceed_its_duration() {
     let o =
         LoadOptions { rw: Rw::Nop, count: Some(1), warmup: Span(Duration::from_millis(10)), ..LoadOptions::default() };
     for jobs in [1, 2] {

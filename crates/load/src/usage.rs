@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_is_the_exact_clocks_and_the_split_getrusages() {
+    fn total_cpu_time_is_exact_and_split_according_to_getrusage() {
         // A tick added 209 µs to getrusage's account within a span of 8 µs.
         assert_eq!(span(reading(1_000_000, 791_000, 0), reading(1_008_000, 1_000_000, 0)), (8_000, 0));
         assert_eq!(span(reading(1_000, 100, 100), reading(9_000, 400, 200)), (6_000, 2_000));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_threads_time_does_not_lag_behind_its_clock() {
+    fn cpu_times_of_short_spans_add_up_to_the_threads_cpu_time() {
         // As in a load, on a separate thread: the spans add up to the thread's usage, although each is shorter than a
         // tick.
         let spans = std::thread::spawn(|| {

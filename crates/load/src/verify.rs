@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_written_data_passes_the_check() {
+    fn only_correctly_written_blocks_pass_verification() {
         let mut block = vec![0; 4096];
         assert_eq!(check(&block, 8192), Err(Mismatch { offset: 8192, reason: Reason::Unmarked(0) }));
         fill(&mut block, 8192, 77);

@@ -31,7 +31,7 @@ fn in_every_way(of: impl Fn() + Sync + Send + Copy + 'static) {
 }
 
 #[test]
-fn all_slots_return_and_the_submitter_misses_none() {
+fn all_slots_are_returned_to_the_submitter() {
     in_every_way(|| {
         let (link, done) = (Arc::new(Link::new(2)), Arc::new([AtomicU32::new(0), AtomicU32::new(0)]));
         link.queued(2);
@@ -62,7 +62,7 @@ fn all_slots_return_and_the_submitter_misses_none() {
 }
 
 #[test]
-fn the_reaper_sleeps_through_nothing_that_is_in_flight() {
+fn the_reaper_does_not_sleep_while_an_io_is_in_flight() {
     in_every_way(|| {
         let link = Arc::new(Link::new(1));
         let reaper = thread::spawn({
@@ -81,7 +81,7 @@ fn the_reaper_sleeps_through_nothing_that_is_in_flight() {
 
 /// A ring with a single entry: the second returned slot would overwrite the first.
 #[test]
-fn no_slot_takes_the_place_of_one_that_is_still_to_be_taken() {
+fn a_returned_slot_does_not_overwrite_one_not_yet_taken() {
     in_every_way(|| {
         let link = Arc::new(Link::new(1));
         let reaper = thread::spawn({

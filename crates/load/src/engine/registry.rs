@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_knows_each_engine() {
+    fn each_engine_has_a_variant_in_the_record_schema() {
         use iotrail_schema::measurement::Engine;
         for kind in EngineKind::ALL {
             assert!(!matches!(Engine::from(kind.engine().name), Engine::Other(_)), "{kind}");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_names_are_those_of_the_first_release() {
+    fn stored_engine_names_match_those_of_the_first_release() {
         assert_eq!(
             EngineKind::NAMES[..7],
             ["io_uring", "libaio", "posix_aio", "sync", "null", "io_uring_cmd", "nvme_user"]
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_is_found_by_each_of_its_names_and_by_no_other_s() {
+    fn an_engine_is_found_by_each_of_its_names() {
         for &kind in EngineKind::ALL {
             let engine = kind.engine();
             assert_eq!(EngineKind::named(engine.name), Some(kind));

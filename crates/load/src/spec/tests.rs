@@ -14,7 +14,7 @@ fn refused(o: LoadOptions) -> String {
 }
 
 #[test]
-fn jobs_go_round_the_cpus() {
+fn jobs_are_assigned_to_cpus_round_robin() {
     let o = LoadOptions { jobs: 3, cpus: Some("0-1".into()), ..options() };
     let spec = LoadSpec::resolve(&o, None, &[0, 1]).unwrap();
     assert_eq!(spec.cpus, [0, 1, 0]);
@@ -24,7 +24,7 @@ fn jobs_go_round_the_cpus() {
 }
 
 #[test]
-fn irq_means_the_cpus_of_the_targets_interrupts() {
+fn cpus_irq_selects_the_cpus_of_the_targets_interrupts() {
     let irq = TargetInterrupt { irq: 36, name: "virtio1-req.0".into(), cpus: vec![1] };
     let target = Target { interrupts: vec![irq], ..Target::default() };
     let cpus = |list: &str, online: &[u32]| {
@@ -48,7 +48,7 @@ fn irq_means_the_cpus_of_the_targets_interrupts() {
 }
 
 #[test]
-fn an_impossible_load_is_refused_in_one_line_with_a_remedy() {
+fn an_impossible_load_is_rejected_with_a_remedy() {
     assert!(refused(LoadOptions::default()).contains("needs a target; name one with --file"));
     assert!(refused(LoadOptions { ring: "defer_taskrun".into(), ..options() }).contains("add single_issuer"));
     assert!(refused(LoadOptions { sq_cpu: Some(1), ..options() }).contains("add sqpoll to --ring"));
@@ -69,7 +69,7 @@ fn an_impossible_load_is_refused_in_one_line_with_a_remedy() {
 }
 
 #[test]
-fn the_record_has_the_resolved_options() {
+fn the_load_record_contains_the_resolved_options() {
     let o = LoadOptions {
         ring: "single_issuer,defer_taskrun,cqsize=64".into(),
         register: "files,ring".into(),
@@ -86,14 +86,14 @@ fn the_record_has_the_resolved_options() {
 }
 
 #[test]
-fn sync_runs_at_depth_one_and_reports_it() {
+fn the_sync_engine_runs_at_depth_1_with_a_warning() {
     let spec = LoadSpec::resolve(&LoadOptions { engine: EngineKind::Sync, ..options() }, None, &[0]).unwrap();
     assert_eq!((spec.depth, spec.batch), (1, 1));
     assert_eq!(spec.warnings[0].code, "sync_depth");
 }
 
 #[test]
-fn past_files_nothing_is_buffered_and_nothing_polled_in_silence() {
+fn passthrough_loads_reject_buffering_and_unavailable_polling() {
     let passthrough = LoadOptions { engine: EngineKind::IoUringCmd, ..options() };
     let spec = LoadSpec::resolve(&passthrough, None, &[0]).unwrap();
     assert!(spec.ring.big_entries && !LoadSpec::resolve(&options(), None, &[0]).unwrap().ring.big_entries);
@@ -110,7 +110,7 @@ fn past_files_nothing_is_buffered_and_nothing_polled_in_silence() {
 }
 
 #[test]
-fn iotrails_driver_never_sleeps_and_reports_it() {
+fn the_nvme_user_engine_always_polls_and_warns_about_it() {
     let own = LoadOptions { engine: EngineKind::NvmeUser, file: Some("0000:00:04.0".into()), ..options() };
     let spec = LoadSpec::resolve(&own, None, &[0]).unwrap();
     assert_eq!((spec.wait, spec.warnings[0].code.as_str()), (Wait::Peek, "polls"));

@@ -265,12 +265,12 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_the_ioctls() {
+    fn ioctl_numbers_match_the_kernel_headers() {
         assert_eq!((NVME_IOCTL_ID, NVME_IOCTL_ADMIN_CMD, NVME_URING_CMD_IO), (0x4e40, 0xc048_4e41, 0xc048_4e80));
     }
 
     #[test]
-    fn an_entry_holds_the_command() {
+    fn an_sqe_contains_the_nvme_command() {
         let (sqe, command) = entry(false, &Io { op: Op::Write, slot: 2, offset: 1 << 42 });
         // SAFETY: the fields that passthrough uses of these unions.
         let (op, flags) =
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registered_buffer_is_named_by_its_slot() {
+    fn a_registered_buffer_is_identified_by_its_slot() {
         let (sqe, command) = entry(true, &Io { op: Op::Read, slot: 7, offset: 0 });
         // SAFETY: as above.
         let (flags, index) = unsafe { (sqe.__bindgen_anon_3.uring_cmd_flags, sqe.__bindgen_anon_4.buf_index) };
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn it_needs_a_ring_big_entries_and_a_device() {
+    fn passthrough_requires_a_ring_with_big_entries_and_a_device() {
         let circumstances = Circumstances::read();
         let says = |ring, devices: &[PathBuf]| here(&circumstances, ring, devices).map_err(|r| r.why);
         assert_eq!(says(Err(Refusal { why: "w".into(), restore: "r".into() }), &["/dev/null".into()]), Err("w".into()));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_bytes_a_status_or_an_errno() {
+    fn a_passthrough_result_is_a_byte_count_a_status_or_an_errno() {
         assert_eq!(result(0, 4096), 4096);
         assert_eq!(result(-libc::EINTR, 4096), -libc::EINTR);
         let status = Status::of_negated(-result(0x4281, 4096)).unwrap();

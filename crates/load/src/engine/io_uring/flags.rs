@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_the_order_of_the_flags_and_the_kernels_bits() {
+    fn the_flag_table_matches_the_kernels_setup_bits() {
         use linux_raw_sys::io_uring as sys;
         let bits = [
             sys::IORING_SETUP_COOP_TASKRUN,
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_have_exactly_the_requested_flags() {
+    fn ring_flags_are_parsed_into_setup_bits() {
         let s: Setup = "defer_taskrun, single_issuer,cqsize=64".parse().unwrap();
         assert_eq!(s.bits(), (1 << 13) | (1 << 12) | (1 << 3));
         assert_eq!(s.names(), ["defer_taskrun", "single_issuer", "cqsize=64"]);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_flag_the_rule_and_the_remedy() {
+    fn rejected_ring_flags_are_reported_with_the_rule_and_the_remedy() {
         assert!(refused("defer_taskrun").contains("defer_taskrun is refused by the kernel without single_issuer; add"));
         assert!(refused("sqpoll,coop_taskrun").contains("sqpoll is refused by the kernel together with coop_taskrun"));
         assert!(refused("sqpoll,defer_taskrun,single_issuer").ends_with("leave defer_taskrun away"));

@@ -54,7 +54,7 @@ fn no_ops_beyond_the_queue(flags: &str, wait: Wait) -> (Vec<u32>, bool) {
 }
 
 #[test]
-fn completions_beyond_the_queue_come_back_once_each() {
+fn overflowed_completions_are_reaped_exactly_once() {
     for flags in ["", "coop_taskrun", "coop_taskrun,taskrun_flag", "defer_taskrun,single_issuer", "sqpoll", "iopoll"] {
         for wait in [Wait::Peek, Wait::Block] {
             let (mut slots, overflown) = no_ops_beyond_the_queue(flags, wait);

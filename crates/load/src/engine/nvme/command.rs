@@ -91,21 +91,21 @@ mod tests {
     use std::mem::offset_of;
 
     #[test]
-    fn the_entries_are_laid_out_as_specified() {
+    fn queue_entries_have_the_layout_of_the_nvme_specification() {
         assert_eq!((offset_of!(Command, nsid), offset_of!(Command, metadata)), (4, 16));
         assert_eq!((offset_of!(Command, prp1), offset_of!(Command, prp2), offset_of!(Command, cdw10)), (24, 32, 40));
         assert_eq!((offset_of!(Completed, sq_head), offset_of!(Completed, id)), (8, 12));
     }
 
     #[test]
-    fn blocks_are_counted_from_zero_and_wide() {
+    fn the_number_of_blocks_is_zero_based_and_the_lba_has_64_bits() {
         assert_eq!(Range::new(8192, 4096, 9), Range { cdw10: 16, cdw11: 0, cdw12: 7 });
         assert_eq!(Range::new(1 << 45, 512, 9), Range { cdw10: 0, cdw11: 16, cdw12: 0 });
         assert_eq!(Range::new(4096, 65536 * 4096, 12).cdw12, 0xffff);
     }
 
     #[test]
-    fn phase_and_status_share_a_word() {
+    fn the_phase_bit_and_the_status_share_a_word() {
         let done = Completed { status: 1, ..Completed::default() };
         assert!(done.phase() && done.failed().is_none());
         let bad = Completed { status: 0x80 << 1, ..Completed::default() };

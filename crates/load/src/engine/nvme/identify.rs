@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_in_use_decides_the_block() {
+    fn the_block_size_is_that_of_the_formatted_lba_format() {
         let ns = Namespace::parse(1, &namespace_page(2048, 0, &[(0, 9 << 16), (1, 12 << 16)])).unwrap();
         assert_eq!((ns.block_bytes(), ns.bytes(), ns.metadata_bytes), (512, 1 << 20, 0));
         let ns = Namespace::parse(1, &namespace_page(10, 1, &[(0, 9 << 16), (1, 12 << 16 | 8)])).unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_a_controller() {
+    fn controller_limits_are_parsed_from_the_identify_page() {
         let mut page = [0; PAGE];
         (page[77], page[525], page[512], page[513]) = (7, 7, 0x66, 0x44);
         let c = Controller::parse(&page);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_counts() {
+    fn namespace_lists_and_granted_queue_counts_are_decoded() {
         let mut page = [0; PAGE];
         page[0] = 1;
         page[4] = 7;

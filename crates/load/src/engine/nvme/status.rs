@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_kept_as_a_result_and_is_not_an_errno() {
+    fn an_nvme_status_is_encoded_outside_the_errno_range() {
         let unread = Status::of_field(0x4281).unwrap();
         assert_eq!((unread.code_type(), unread.code()), (2, 0x81));
         assert_eq!(unread.to_string(), "Unrecovered Read Error (NVMe status 2/0x81)");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unnamed_status_prints_its_numbers() {
+    fn an_unnamed_nvme_status_is_printed_with_its_code() {
         assert_eq!(Status::of_field(0x7c1).unwrap().to_string(), "vendor's own (NVMe status 7/0xc1)");
         assert_eq!(Status::of_field(0x0ff).unwrap().to_string(), "unknown (NVMe status 0/0xff)");
         assert!(NAMES.is_sorted_by_key(|(field, _)| *field));

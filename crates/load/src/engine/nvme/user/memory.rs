@@ -212,14 +212,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_of_the_page_map() {
+    fn a_pagemap_entry_is_decoded_into_a_frame_number() {
         assert_eq!(frame(1 << 63 | 1 << 55 | 0x1234).unwrap(), 0x1234);
         assert_eq!(frame(1 << 63).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert!(frame(0x1234).is_err());
     }
 
     #[test]
-    fn pages_in_a_row_are_one_piece() {
+    fn consecutive_pages_are_detected_as_contiguous() {
         assert!(in_one_piece(&[0x5000, 0x6000, 0x7000]) && in_one_piece(&[0x5000]));
         assert!(!in_one_piece(&[0x5000, 0x7000]) && !in_one_piece(&[0x6000, 0x5000]));
     }

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn one_page_two_and_a_list() {
+    fn prp_entries_are_built_for_one_two_and_three_pages() {
         assert_eq!(built(1), (Pointers { prp1: 0x10_0000, prp2: 0 }, vec![]));
         assert_eq!(built(2), (Pointers { prp1: 0x10_0000, prp2: 0x10_3000 }, vec![]));
         let (p, list) = built(3);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_continues_on_another_page_only_if_necessary() {
+    fn a_prp_list_continues_on_another_page_only_if_necessary() {
         assert_eq!([2, 3, 513, 514, 1024, 1025].map(lists_needed), [0, 1, 1, 2, 2, 3]);
         for pages in [1, 2, 3, 4, 512, 513, 514, 515, 1023, 1024, 1025, 1026, 5000] {
             assert_eq!(walked(pages), addresses(pages), "{pages} pages");

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_phase_turns_with_each_round() {
+    fn the_phase_bit_flips_at_each_wrap_of_the_completion_queue() {
         let mut memory = [Completed::default(); 3];
         let entries = NonNull::new(memory.as_mut_ptr()).unwrap();
         // SAFETY: three zeroed entries that outlive the ring.
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_go_round() {
+    fn the_submission_queue_wraps_around() {
         let mut memory = [Command::default(); 2];
         let entries = NonNull::new(memory.as_mut_ptr()).unwrap();
         // SAFETY: two entries that outlive the ring.

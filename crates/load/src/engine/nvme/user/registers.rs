@@ -260,21 +260,21 @@ mod tests {
     }
 
     #[test]
-    fn doorbells_are_pairs_at_the_stride() {
+    fn doorbell_offsets_depend_on_queue_and_stride() {
         assert_eq!((doorbell_at(0, false, 4), doorbell_at(0, true, 4)), (0x1000, 0x1004));
         assert_eq!((doorbell_at(3, false, 4), doorbell_at(3, true, 4)), (0x1018, 0x101c));
         assert_eq!((doorbell_at(1, false, 16), doorbell_at(1, true, 16)), (0x1020, 0x1030));
     }
 
     #[test]
-    fn all_ones_is_a_device_that_is_gone() {
+    fn a_register_value_of_all_ones_means_a_removed_device() {
         assert!(State(u32::MAX).gone() && !State(1).gone());
         assert!(State(1).ready() && State(2).fatal() && State(9).shut_down() && !State(5).shut_down());
     }
 
     /// A file truncated below its mapping behaves like a removed device: SIGBUS.
     #[test]
-    fn a_mapping_that_is_taken_away_reads_as_all_ones() {
+    fn a_revoked_register_mapping_reads_as_all_ones() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[0; 0x2000]).unwrap();
         let registers = Registers::map(&file, 0, 0x2000).unwrap();

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_of_the_requests() {
+    fn vfio_ioctl_numbers_match_the_kernel_headers() {
         assert_eq!([GET_API_VERSION, GROUP_GET_DEVICE_FD, IOMMU_MAP_DMA], [0x3b64, 0x3b6a, 0x3b71]);
     }
 }

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_drive_is_reached_and_one_at_vfio_too() {
+    fn an_unbound_drive_and_a_vfio_drive_are_accessible() {
         assert_eq!(asked(Some(free()), true, "none"), Ok(DriveAccess::Physical));
         assert_eq!(
             asked(Some(Function { iommu: iommu("identity"), ..free() }), true, "none"),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_is_not_an_unused_drive_is_refused_with_its_user() {
+    fn a_pci_function_that_is_not_an_unused_drive_is_rejected() {
         assert!(
             asked(None, true, "none").unwrap_err().starts_with("there is no PCI function 0000:00:04.0; name a drive")
         );
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inaccessible_drive_is_refused_with_the_remedy() {
+    fn an_inaccessible_drive_is_rejected_with_the_remedy() {
         assert!(asked(Some(free()), false, "none").unwrap_err().contains("CAP_SYS_ADMIN"));
         let translated = refused(Function { iommu: iommu("DMA-FQ"), ..free() });
         assert!(translated.contains("through an IOMMU (its group is of type DMA-FQ); give it to vfio-pci"));
