@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_never_reaches_itself() {
+    fn a_tcp_self_connection_is_rejected() {
         let at: Address = "127.0.0.1:7000".parse().unwrap();
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn one_server_at_an_address_and_a_killed_ones_socket_is_taken_over() {
+    fn an_address_has_one_server_and_stale_sockets_are_replaced() {
         let (first, at) = "127.0.0.1:0".parse::<Address>().unwrap().listen(false).unwrap();
         let e = at.listen(false).unwrap_err().to_string();
         assert!(e.contains("another server is there"), "{e}");

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_determines_the_number_of_connections() {
+    fn the_file_descriptor_limit_bounds_the_number_of_connections() {
         assert!(room(1024, 10, 982).is_ok());
         let e = room(1024, 10, 983).unwrap_err();
         assert_eq!(

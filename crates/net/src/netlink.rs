@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_have_their_length_and_are_aligned() {
+    fn netlink_attributes_have_a_length_and_are_aligned() {
         let mut r = Request::new(16, 0, &[9; 4]);
         r.nest(1, |r| r.put_text(2, "ab"));
         r.put(3, &[7]);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_refusal_is_an_error_with_its_number() {
+    fn a_netlink_error_is_returned_with_its_errno() {
         let e = set_up("no-such-device").unwrap_err();
         assert_eq!(e.raw_os_error(), Some(libc::ENODEV));
         let e = Request::new(libc::RTM_NEWLINK, 0, &link(u32::MAX >> 1, libc::IFF_UP as u32)).ask().unwrap_err();

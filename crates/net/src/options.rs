@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn toml_takes_the_command_lines_names_and_defaults() {
+    fn toml_options_have_the_names_and_defaults_of_the_command_line() {
         let server: ServerOptions =
             toml::from_str("engine = \"epoll\"\ntrigger = \"edge\"\nbuffer-size = 512").unwrap();
         assert_eq!((server.engine, server.trigger, server.buffer_size.0), (ServerEngine::Epoll, Trigger::Edge, 512));

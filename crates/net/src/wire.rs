@@ -264,7 +264,7 @@ mod tests {
         [(64, 64), (1, 9), (9, 1), (200, 64), (64, 200), (1, 1), (3, 0), (1000, 1000), (70, 1000)];
 
     #[test]
-    fn any_fragmentation_gives_the_same_responses() {
+    fn responses_do_not_depend_on_fragmentation() {
         let (asked, answered) = stream(&SIZES);
         for piece in [1, 2, 3, 7, 8, 9, 64, 100, 1000, asked.len()] {
             for room in [1, 5, 64, 333, 100_000] {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_distinguished_from_a_request() {
+    fn bytes_that_are_not_a_request_are_rejected_as_garbage() {
         let mut out = vec![];
         assert_eq!(Responder::default().respond(b"GET / HTTP/1.1\r\n", &mut out, 1000), Err(Garbage));
         assert_eq!(Responder::default().respond(&[0; 8], &mut out, 1000), Err(Garbage));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_equals_the_same_part_of_the_whole() {
+    fn a_generated_range_equals_the_same_range_of_the_whole_message() {
         let content = Content { connection: 3, number: 5 };
         for (body, response) in SIZES {
             let mut whole = vec![];
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn two_requests_never_look_alike() {
+    fn request_bodies_differ_by_connection_and_number() {
         let of = |connection, number| {
             let mut out = vec![];
             Content { connection, number }.body(24, &mut out);

@@ -85,7 +85,7 @@ fn hello(protocol: u32) -> String {
 }
 
 #[test]
-fn places() {
+fn control_addresses_are_derived_from_data_addresses() {
     let of = |place: &str, data: &str| {
         let place: Place = place.parse().unwrap();
         place.of(&data.parse().unwrap()).map(|a| a.map(|a| a.to_string()))
@@ -99,7 +99,7 @@ fn places() {
 }
 
 #[test]
-fn a_span_from_hello_to_bye() {
+fn a_measurement_session_runs_from_hello_to_bye() {
     let mut host = host();
     let address = host.address().clone();
     let sender = std::thread::spawn(move || {
@@ -125,7 +125,7 @@ fn a_span_from_hello_to_bye() {
 }
 
 #[test]
-fn a_peer_that_is_not_a_sender_is_refused_and_takes_no_slot() {
+fn a_peer_that_is_not_a_sender_is_rejected_and_takes_no_slot() {
     let mut host = host();
     let silent = connect(&host);
     for (said, reason) in [
@@ -159,7 +159,7 @@ fn a_peer_that_is_not_a_sender_is_refused_and_takes_no_slot() {
 }
 
 #[test]
-fn one_sender_at_a_time_and_one_that_vanishes_frees_the_place() {
+fn only_one_sender_is_admitted_until_it_leaves() {
     let mut host = host();
     let mut first = connect(&host);
     first.write_all(hello(PROTOCOL).as_bytes()).unwrap();
@@ -186,7 +186,7 @@ fn one_sender_at_a_time_and_one_that_vanishes_frees_the_place() {
 }
 
 #[test]
-fn a_lost_server_keeps_its_reported_seconds() {
+fn seconds_reported_before_the_server_was_lost_are_kept() {
     for stopped in [true, false] {
         let mut host = host();
         let address = host.address().clone();
@@ -218,7 +218,7 @@ fn a_lost_server_keeps_its_reported_seconds() {
 }
 
 #[test]
-fn a_sender_distinguishes_a_foreign_server_from_a_refusal() {
+fn a_sender_distinguishes_a_foreign_server_from_a_rejection() {
     let unmet = |answer: Option<String>| {
         let (listener, address) = "127.0.0.1:0".parse::<Address>().unwrap().listen(false).unwrap();
         listener.set_nonblocking(false).unwrap();
@@ -252,7 +252,7 @@ fn a_sender_distinguishes_a_foreign_server_from_a_refusal() {
 }
 
 #[test]
-fn two_processes_of_one_machine_know_it() {
+fn two_processes_on_one_machine_are_detected() {
     let here = Machine::of_this_process();
     assert_eq!(here.between(&here.clone()), "loopback");
     assert_eq!(here.between(&Machine { net_namespace: None, ..here.clone() }), "namespaces");

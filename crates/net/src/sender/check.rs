@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn each_error_is_reported_for_every_size() {
+    fn each_response_error_is_reported_for_all_sizes() {
         for (request, response_bytes) in [(64, 64), (64, 16), (32, 200), (9000, 9000), (100, 9), (64, 3000)] {
             let shape = Shape { request, response: response_bytes };
             let of = |serial, number| response(shape, serial, number);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn two_connections_short_responses_differ() {
+    fn short_responses_of_two_connections_differ() {
         let shape = Shape { request: 64, response: 8 };
         let of = |serial, number| response(shape, serial, number);
         for number in 0..50 {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_one_line() {
+    fn response_errors_are_described_in_one_line() {
         let wrong = |what| Wrong { connection: 2, request: 4, of_bytes: 64, what }.to_string();
         assert_eq!(
             wrong(What::Byte { offset: 12, got: 0x41, wanted: 2 }),

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_sends_full_bursts_and_a_possibly_smaller_last_one() {
+    fn a_connection_sends_full_bursts_except_for_the_last_one() {
         assert_eq!([0, 1, 3, 8].map(|free| admissible(free, 1, u64::MAX)), [0, 1, 3, 8]);
         assert_eq!([3, 4, 7, 8].map(|free| admissible(free, 4, u64::MAX)), [0, 4, 4, 8]);
         assert_eq!([1, 2, 8].map(|free| admissible(free, 4, 2)), [0, 2, 2]);
@@ -293,7 +293,7 @@ mod tests {
 
     /// Passes data through the server's half of the protocol, in pieces of every size in both directions.
     #[test]
-    fn each_request_is_answered_with_any_fragmentation() {
+    fn each_request_is_answered_for_any_fragmentation() {
         for (request, response) in [(64, 64), (1, 1), (200, 9), (9, 200), (5000, 5000)] {
             for (take, give) in [(1, 1), (3, 7), (64, 64), (100_000, 100_000), (8, 100_000)] {
                 let terms = Terms { life: 9, ..terms(request, response, 4) };
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_machine_is_detected_and_a_live_one_is_not() {
+    fn a_peer_is_silent_without_progress_on_an_outstanding_response() {
         let terms = terms(64, 100_000, 1);
         let (mut checker, mut tally) = (Checker::new(terms.run, terms.shape), Tally::default());
         let mut c = Connection::new(1);

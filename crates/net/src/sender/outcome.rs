@@ -181,7 +181,7 @@ mod tests {
     use crate::options::SenderOptions;
 
     #[test]
-    fn a_busy_sender_gives_a_warning() {
+    fn a_saturated_or_late_sender_causes_a_warning() {
         let usage = |wait| Usage { user_ns: 300, system_ns: 500, run_queue_wait_ns: wait, ..Usage::default() };
         assert_eq!(busy_share(&usage(Some(100)), 1000), Some(0.9));
         assert_eq!(busy_share(&usage(Some(900)), 1000), Some(1.0));

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impossible_options_are_refused_with_their_reason() {
+    fn impossible_sender_options_are_rejected_with_a_reason() {
         let o = SenderOptions::default;
         for (options, said) in [
             (SenderOptions { connections: 0, ..o() }, "--connections 0"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_even_and_add_up() {
+    fn connections_are_divided_evenly_among_threads() {
         let options = SenderOptions { connections: 5, sender_threads: 3, ..SenderOptions::default() };
         let spec = SenderSpec::resolve(&options, &[0]).unwrap();
         let shares = |of| (0..3).map(|t| spec.share(of, t)).collect::<Vec<_>>();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_go_round() {
+    fn sender_threads_are_assigned_to_cpus_round_robin() {
         let options = SenderOptions { sender_threads: 3, sender_cpus: Some("1,0".into()), ..SenderOptions::default() };
         let spec = SenderSpec::resolve(&options, &[0, 1]).unwrap();
         assert_eq!(spec.asked().cpus, Some(vec![1, 0, 1]));

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictory_options_are_refused_with_a_remedy() {
+    fn contradictory_server_options_are_rejected_with_a_remedy() {
         assert_eq!(refused(|o| o.buffers = 1000), "--buffers 1000; use a power of two up to 32768");
         assert_eq!(
             refused(|o| o.wait_for = 8),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn epoll_takes_no_heed_of_a_rings_options() {
+    fn the_epoll_engine_ignores_ring_options() {
         let options =
             ServerOptions { engine: ServerEngine::Epoll, buffers: 1000, wait_for: 8, ..ServerOptions::default() };
         assert_eq!(ServerSpec::resolve(&options, &[0, 1]).unwrap().threads, 2);

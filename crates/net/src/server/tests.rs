@@ -51,7 +51,7 @@ pub(super) fn start(options: &ServerOptions, at: &str) -> Server {
 }
 
 #[test]
-fn every_engine_answers_requests_of_every_size_at_every_kind_of_address() {
+fn each_engine_answers_requests_of_all_sizes_at_all_address_types() {
     let dir = tempfile::tempdir().unwrap();
     let unix = format!("unix:{}", dir.path().join("s").display());
     for options in each_engine() {
@@ -90,7 +90,7 @@ fn every_engine_answers_requests_of_every_size_at_every_kind_of_address() {
 }
 
 #[test]
-fn garbage_and_half_a_request_end_a_connection_and_no_other() {
+fn garbage_or_a_partial_request_ends_only_its_connection() {
     for options in each_engine() {
         let server = start(&options, "127.0.0.1:0");
         let before = server.look();

@@ -86,7 +86,7 @@ fn breaks_off(options: &SenderOptions, address: &Address, responses: u64, said: 
 }
 
 #[test]
-fn swapped_responses() {
+fn swapped_responses_on_a_connection_are_detected() {
     let at = after(4, |socket, first| {
         let Some(second) = next(socket) else { return };
         let _ = socket.write_all(&[second, first].concat());
@@ -97,7 +97,7 @@ fn swapped_responses() {
 }
 
 #[test]
-fn the_response_to_another_connection() {
+fn responses_swapped_between_connections_are_detected() {
     let held = std::sync::Mutex::new(None);
     let turn = std::sync::Barrier::new(2);
     // Each of two connections gets the other's response.
@@ -114,7 +114,7 @@ fn the_response_to_another_connection() {
 }
 
 #[test]
-fn one_wrong_byte() {
+fn a_wrong_byte_in_a_response_is_reported_with_its_offset() {
     for offset in [0, 8, 63, 4999] {
         let at = after(3, move |socket, mut bytes| {
             bytes[offset] ^= 1;
@@ -132,7 +132,7 @@ fn one_wrong_byte() {
 }
 
 #[test]
-fn too_short_and_too_long() {
+fn too_short_and_too_long_responses_are_detected() {
     let at = after(2, |socket, bytes| {
         let Some(second) = next(socket) else { return };
         let _ = socket.write_all(&[&bytes[..60], &second].concat());
@@ -159,7 +159,7 @@ fn too_short_and_too_long() {
 }
 
 #[test]
-fn other_bytes_are_right_where_only_their_number_is_checked() {
+fn check_size_ignores_the_content_of_responses() {
     let at = bad(|mut socket| {
         while let Some(bytes) = next(&mut socket) {
             let _ = socket.write_all(&vec![0; bytes.len()]);
@@ -171,7 +171,7 @@ fn other_bytes_are_right_where_only_their_number_is_checked() {
 }
 
 #[test]
-fn silence() {
+fn a_silent_connection_is_given_up_after_the_timeout() {
     let said = |span: &str| format!("connection 1 was given up after {span} without an answer (requests in flight: 2)");
     let silent = after(0, |socket, _| wait_for_the_end(socket));
     fails(&giving_up(200), &silent, &said("200ms"));
@@ -188,7 +188,7 @@ fn silence() {
 
 /// A trickle does not count as an answer: it would end eventually, but the sender does not wait for it.
 #[test]
-fn a_trickle() {
+fn a_response_that_trickles_in_does_not_extend_the_timeout() {
     let at = after(2, |socket, bytes| {
         for byte in bytes {
             std::thread::sleep(Duration::from_millis(100));
@@ -201,7 +201,7 @@ fn a_trickle() {
 }
 
 #[test]
-fn a_server_that_never_reads() {
+fn a_server_that_never_reads_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = Address::Tcp(listener.local_addr().unwrap());
     let o = SenderOptions { request: Bytes(16 << 20), ..giving_up(200) };
@@ -213,7 +213,7 @@ fn a_server_that_never_reads() {
 }
 
 #[test]
-fn connections_that_are_not_accepted_are_given_up() {
+fn connections_that_are_never_accepted_are_given_up() {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
     socket.listen(0).unwrap();
@@ -231,7 +231,7 @@ fn connections_that_are_not_accepted_are_given_up() {
 }
 
 #[test]
-fn closed_and_reset() {
+fn a_closed_connection_ends_the_load_with_an_error() {
     let closed = after(0, |_, _| {});
     let e = send(&two_in_flight(), &closed).unwrap_err().to_string();
     assert!(e.contains("connection 1 was closed by the server") || e.contains("connection 1 broke"), "{e}");
@@ -258,7 +258,7 @@ fn long() -> SenderOptions {
 }
 
 #[test]
-fn a_server_that_goes_away_under_load() {
+fn a_server_that_exits_under_load_ends_the_load_and_keeps_its_results() {
     let mut running = Some(server("127.0.0.1:0"));
     let at = running.as_ref().unwrap().address().clone();
     let sent = run(
@@ -280,7 +280,7 @@ fn a_server_that_goes_away_under_load() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_started_again() {
+fn a_load_with_reconnect_continues_after_a_server_restart() {
     for rate in [None, Some(5000.0)] {
         let first = server("127.0.0.1:0");
         let at = first.address().clone();
@@ -318,7 +318,7 @@ fn a_server_that_is_killed_and_started_again() {
 }
 
 #[test]
-fn a_server_that_does_not_come_back() {
+fn a_load_with_reconnect_gives_up_if_the_server_does_not_return() {
     let mut running = Some(server("127.0.0.1:0"));
     let at = running.as_ref().unwrap().address().clone();
     let o = SenderOptions { reconnect: true, give_up: Span(Duration::from_millis(200)), ..long() };

@@ -9,7 +9,7 @@ use crate::options::Check;
 use iotrail_base::units::Bytes;
 
 #[test]
-fn requests_of_both_sides_agree_exactly_whatever_is_asked() {
+fn request_counts_of_sender_and_server_agree_for_all_options() {
     let dir = tempfile::tempdir().unwrap();
     let unix = format!("unix:{}", dir.path().join("s").display());
     let o = || SenderOptions { count: Some(1001), seed: Some(1), ..options() }; // not a multiple of anything
@@ -55,7 +55,7 @@ fn requests_of_both_sides_agree_exactly_whatever_is_asked() {
 }
 
 #[test]
-fn connections_come_and_go_and_idle_ones_stay() {
+fn connections_are_reopened_as_requested_and_idle_ones_stay_open() {
     let server = server("127.0.0.1:0");
     let before = server.look();
     let o = SenderOptions {
@@ -79,7 +79,7 @@ fn connections_come_and_go_and_idle_ones_stay() {
 }
 
 #[test]
-fn a_time_ends_it_and_an_open_loop_keeps_its_rate() {
+fn runtime_ends_the_load_and_an_open_loop_keeps_its_rate() {
     let server = server("127.0.0.1:0");
     let timed = |o: SenderOptions| SenderOptions { count: None, runtime: Some(Span(Duration::from_millis(200))), ..o };
     let (closed, counted) = both(&timed(options()), &server);
@@ -93,7 +93,7 @@ fn a_time_ends_it_and_an_open_loop_keeps_its_rate() {
 }
 
 #[test]
-fn a_stop_waits_for_quiescence_and_keeps_measurements() {
+fn an_interrupt_waits_for_responses_and_keeps_measurements() {
     let server = server("127.0.0.1:0");
     let stop = AtomicBool::new(false);
     let o = SenderOptions { count: None, runtime: Some(Span(Duration::from_secs(3600))), window: 4, ..options() };
@@ -120,7 +120,7 @@ fn a_stop_waits_for_quiescence_and_keeps_measurements() {
 }
 
 #[test]
-fn the_caller_can_call_it_off_at_every_point_but_the_last() {
+fn an_error_at_a_boundary_aborts_the_load_except_at_the_last_one() {
     let server = server("127.0.0.1:0");
     for off in [Boundary::Ready, Boundary::MeasureBegins, Boundary::MeasureEnds] {
         let mut seen = vec![];
@@ -146,14 +146,14 @@ fn the_caller_can_call_it_off_at_every_point_but_the_last() {
 }
 
 #[test]
-fn more_connections_than_files_are_refused_with_the_number_that_can_be_had() {
+fn more_connections_than_the_descriptor_limit_are_rejected() {
     let o = SenderOptions { connections: 1, idle_connections: u32::MAX, ..options() };
     let e = send(&o, &"127.0.0.1:1".parse().unwrap()).unwrap_err().to_string();
     assert!(e.contains("use at most") && e.contains("4294967297 connections"), "{e}");
 }
 
 #[test]
-fn one_seed_sends_the_same_bytes() {
+fn equal_seeds_send_equal_bytes() {
     let sent = |seed: u32| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address: Address = listener.local_addr().unwrap().to_string().parse().unwrap();

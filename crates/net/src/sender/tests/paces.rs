@@ -10,7 +10,7 @@ use super::*;
 /// In an open loop, latency starts at the intended time: a pause of the server shows in all requests that were due
 /// during it.
 #[test]
-fn a_pause_is_seen_in_every_request_that_it_delayed() {
+fn a_server_pause_is_part_of_the_latency_of_each_delayed_request() {
     let pause = || after_pause(Duration::from_millis(300));
     let o = SenderOptions { connections: 1, window: 1, count: Some(200), warmup: Span(Duration::ZERO), ..options() };
     let open = send(&SenderOptions { rate: Some(1000.0), ..o.clone() }, &pause()).unwrap();

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_comes_back_as_it_was() {
+    fn user_data_words_round_trip_through_packing() {
         for word in [
             Word::Ignored,
             Word::Stop,

@@ -46,7 +46,7 @@ fn counted_when(server: &Server, done: impl Fn(&Counts) -> bool) -> Counts {
 }
 
 #[test]
-fn completions_beyond_the_queue_are_counted_and_none_is_lost() {
+fn overflowed_completions_are_counted_and_none_is_lost() {
     for ring in ["cqsize=512", "cqsize=512,coop_taskrun"] {
         let options = ServerOptions {
             buffers: 4096,
@@ -69,7 +69,7 @@ fn completions_beyond_the_queue_are_counted_and_none_is_lost() {
 }
 
 #[test]
-fn receives_that_find_no_buffer_are_counted_and_repeated() {
+fn receives_without_a_free_buffer_are_counted_and_retried() {
     for receive in [Receive::Provided, Receive::Multishot, Receive::Bundle] {
         let options = ServerOptions {
             receive,
@@ -88,7 +88,7 @@ fn receives_that_find_no_buffer_are_counted_and_repeated() {
 
 /// A peer sends more requests than all buffers on the path hold, and reads only afterwards.
 #[test]
-fn a_peer_that_does_not_read_blocks_no_other_and_gets_its_responses_later() {
+fn a_peer_that_does_not_read_does_not_block_other_peers() {
     let each = [Receive::Single, Receive::Provided, Receive::Multishot, Receive::Bundle];
     for (receive, ring) in each.into_iter().flat_map(|r| ["", "defer_taskrun,single_issuer"].map(|ring| (r, ring))) {
         let server = start(&ServerOptions { receive, ..multishot(ring) }, "127.0.0.1:0");
@@ -109,7 +109,7 @@ fn a_peer_that_does_not_read_blocks_no_other_and_gets_its_responses_later() {
 }
 
 #[test]
-fn a_half_closed_sender_gets_its_remaining_answers_and_the_end() {
+fn a_half_closed_sender_receives_its_remaining_responses() {
     for ring in ["", "coop_taskrun", "defer_taskrun,single_issuer", "sqpoll"] {
         for zero_copy in [None, Some("1".parse().unwrap())] {
             let server = start(&ServerOptions { zero_copy, ..multishot(ring) }, "127.0.0.1:0");
@@ -128,7 +128,7 @@ fn a_half_closed_sender_gets_its_remaining_answers_and_the_end() {
 }
 
 #[test]
-fn a_peer_that_closes_within_a_response_ends_only_its_connection() {
+fn a_peer_that_closes_during_a_response_ends_only_its_connection() {
     for receive in [Receive::Single, Receive::Provided, Receive::Multishot, Receive::Bundle] {
         let server = start(&ServerOptions { receive, ..multishot("") }, "127.0.0.1:0");
         let mut stays = connections(&server, 1);
@@ -143,7 +143,7 @@ fn a_peer_that_closes_within_a_response_ends_only_its_connection() {
 }
 
 #[test]
-fn one_wait_for_many_completions_ends_with_its_timeout() {
+fn a_wait_for_many_completions_ends_at_its_timeout() {
     let options = ServerOptions {
         wait_for: 64,
         wait_timeout: Some("1ms".parse().unwrap()),
@@ -158,7 +158,7 @@ fn one_wait_for_many_completions_ends_with_its_timeout() {
 }
 
 #[test]
-fn direct_descriptors_are_used_again() {
+fn direct_descriptors_are_reused() {
     let options = ServerOptions { register: "files".into(), ..multishot("") };
     let server = start(&options, "127.0.0.1:0");
     for round in 1..=3 {
