@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn returns_by_entry() {
+    fn delivery_at_a_return_is_identified_by_the_entry_symbol() {
         assert_eq!(at("asm_sysvec_reschedule_ipi"), (DeliveryPath::ReschedIpi, None));
         assert_eq!(at("asm_sysvec_apic_timer_interrupt"), (DeliveryPath::TimerTick, None));
         assert_eq!(at("asm_common_interrupt"), (DeliveryPath::DeviceIrq, Some("36 virtio1-req.0".into())));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn returns_are_identified_by_the_action_on_arm64() {
+    fn delivery_at_a_return_on_arm64_is_identified_by_the_action() {
         let by = |entry: &str, fired| {
             Carrier::RunAtReturn { entry: Some(entry.into()), fired: Some(fired), line: Some(line()) }.vehicle()
         };
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_action_identifies_a_shared_entry() {
+    fn the_action_identifies_the_path_of_a_shared_entry() {
         let xen = |name: &str| {
             let line = Some(Line { irq: 48, name: Some(name.into()) });
             let entry = Some("asm_sysvec_xen_hvm_callback".into());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn system_calls() {
+    fn delivery_in_a_system_call_is_identified_by_its_number() {
         assert_eq!(Carrier::RunInSyscall { nr: 426 }.vehicle(), (DeliveryPath::Enter, Some("ready".into())));
         assert_eq!(Carrier::RunInSyscall { nr: 231 }.vehicle().0, DeliveryPath::Unknown);
         assert_eq!(Carrier::RunAtSyscallExit { nr: 426 }.vehicle().1.as_deref(), Some("io_uring_enter"));

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn latencies_fall_into_powers_of_two_by_path() {
+    fn latencies_are_grouped_by_path_into_powers_of_two() {
         let mut by_path = ByPath::default();
         for _ in 0..2 {
             for (ns, weight) in [(0, 1), (1, 2), (1023, 3), (1024, 4), (u64::MAX, 5)] {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_double_and_lose_no_completion() {
+    fn timeline_slices_double_in_length_without_losing_completions() {
         let mut slices = Slices::default();
         assert!(slices.record().is_none());
         for i in 0..1000 {

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_read_waits_for_a_tag_and_for_the_scheduler() {
+    fn a_block_reads_time_includes_tag_and_scheduler_waits() {
         let seen = Before { bio_ns: Some(2 * US), allocated_ns: Some(7 * US), ..Before::default() };
         let whole = RequestTrace { before: seen, ..read() };
         assert_eq!(rows(&whole), [(INLINE, 2), (TAG, 5), (SCHEDULER, 3), (DEVICE, 80), (READY, 10)]);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_punted_request_waits_for_a_worker_and_is_run_by_it() {
+    fn a_punted_requests_time_includes_the_io_wq_queue_and_the_worker() {
         let seen = Before { punted_ns: Some(3 * US), worker_ns: Some(40 * US), ..Before::default() };
         let fsync = RequestTrace {
             opcode: "fsync".into(),
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linked_request_waits_for_the_one_before_it() {
+    fn a_linked_requests_time_includes_the_wait_for_its_predecessor() {
         let seen = Before { link: Some(Link::Linked), bio_ns: Some(8 * US), ..Before::default() };
         assert_eq!(rows(&RequestTrace { before: seen, ..read() })[..2], [(LINK, 8), (BLOCK, 2)]);
         let nop = RequestTrace {
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_requests_wait_for_their_thread() {
+    fn delivery_time_is_attributed_to_the_state_of_the_thread() {
         let running = RequestTrace { meanwhile: Some(Meanwhile::Running { cpu: 0 }), ..read() };
         assert_eq!(rows(&running), [(INLINE, 10), (DEVICE, 80), (RUNNING, 10)]);
         let other = |cpu| Meanwhile::Runnable { cpu, tid: 9, comm: "other".into() };
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn polls_timers_and_commands() {
+    fn time_of_polls_timers_and_commands_is_attributed_by_opcode() {
         let poll = RequestTrace { course: Course::Poll, opcode: "recv".into(), ..read() };
         assert_eq!(rows(&poll), [(INLINE, 10), (PEER, 80), (READY, 10)]);
         let of = |opcode: &str| RequestTrace {
@@ -462,13 +462,13 @@ mod tests {
     }
 
     #[test]
-    fn stamps_out_of_order_take_nothing() {
+    fn out_of_order_timestamps_do_not_change_the_total_time() {
         let seen = Before { bio_ns: Some(200 * US), allocated_ns: Some(50 * US), ..Before::default() };
         rows(&RequestTrace { before: seen, issued: Some(at(95)), ready: Some(at(20)), ..read() });
     }
 
     #[test]
-    fn requests_of_contexts_and_weights() {
+    fn native_aio_requests_are_broken_down_by_weight() {
         let mut sums = Divisions::default();
         let ended = ReapedStamps { ended_ns: Some(30 * US), ..ReapedStamps::default() };
         sums.take_reaped(0, &ended, 50 * US, 2);
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_observed_in_part_are_divided_as_those_of_like_latency() {
+    fn partly_observed_requests_are_broken_down_like_similar_latencies() {
         let mut sums = Divisions::default();
         // Fewer of the long reads are observed completely. They spend all their time after the device.
         for after in 0..20 {
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_a_samples_rows_cover_their_true_shares() {
+    fn confidence_intervals_of_sampled_shares_cover_the_true_shares() {
         let mut random = iotrail_stats::random::Random::new(7);
         let (trials, mut held) = (400, 0);
         for _ in 0..trials {

@@ -9,7 +9,7 @@ fn vector(name: &'static str) -> Fired {
 }
 
 #[test]
-fn entries_by_symbol() {
+fn kernel_entries_are_identified_by_symbol() {
     let of_symbol = |symbol| of(Some(symbol), None, None);
     assert_eq!(of_symbol("asm_sysvec_reschedule_ipi"), Some(Entry::ReschedIpi));
     assert_eq!(of_symbol("asm_common_interrupt"), Some(Entry::DeviceIrq));
@@ -23,7 +23,7 @@ fn entries_by_symbol() {
 }
 
 #[test]
-fn a_separate_entry_is_not_a_nested_one() {
+fn an_unambiguous_entry_symbol_takes_precedence_over_the_action() {
     let tick = vector("timer");
     assert_eq!(of(Some("asm_exc_page_fault"), Some(&tick), None), Some(Entry::PageFault));
     assert_eq!(of(Some("asm_common_interrupt"), Some(&tick), Some("nvme0q1")), Some(Entry::DeviceIrq));
@@ -31,7 +31,7 @@ fn a_separate_entry_is_not_a_nested_one() {
 }
 
 #[test]
-fn under_hyper_v_a_timer_is_the_tick_and_the_bus_is_the_devices() {
+fn hyper_v_timer_and_bus_entries_are_identified() {
     assert_eq!(of(Some("asm_sysvec_hyperv_stimer0"), None, None), Some(Entry::TimerTick));
     assert_eq!(of(Some("asm_sysvec_hyperv_stimer0"), Some(&Fired::Timer), None), Some(Entry::TimerTick));
     let callback = |fired: Option<&Fired>| of(Some("asm_sysvec_hyperv_callback"), fired, None);
@@ -42,7 +42,7 @@ fn under_hyper_v_a_timer_is_the_tick_and_the_bus_is_the_devices() {
 }
 
 #[test]
-fn the_handlers_name_decides_under_xen() {
+fn xen_entries_are_identified_by_the_handler_name() {
     for symbol in ["asm_sysvec_xen_hvm_callback", "asm_exc_xen_hypervisor_callback"] {
         let by = |line| of(Some(symbol), Some(&Fired::Line), Some(line));
         assert_eq!(by("timer0"), Some(Entry::TimerTick));
@@ -60,7 +60,7 @@ fn the_handlers_name_decides_under_xen() {
 }
 
 #[test]
-fn the_action_decides_with_fred() {
+fn fred_entries_are_identified_by_the_action() {
     let by = |fired: &Fired, line| of(Some("asm_fred_entrypoint_user"), Some(fired), line);
     assert_eq!(by(&vector("timer"), None), Some(Entry::TimerTick));
     assert_eq!(by(&vector("reschedule"), None), Some(Entry::ReschedIpi));
@@ -72,14 +72,14 @@ fn the_action_decides_with_fred() {
 }
 
 #[test]
-fn the_action_decides_without_symbols() {
+fn entries_are_identified_by_the_action_without_symbols() {
     assert_eq!(of(None, Some(&vector("timer")), None), Some(Entry::TimerTick));
     assert_eq!(of(None, Some(&Fired::Line), Some("resched0")), Some(Entry::ReschedIpi));
     assert_eq!(of(None, None, Some("nvme0q1")), None);
 }
 
 #[test]
-fn entries_of_system_calls() {
+fn system_call_entry_symbols_are_recognized() {
     for symbol in ["entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_compat_after_hwframe", "asm_int80_emulation"] {
         assert!(is_system_call(symbol), "{symbol}");
     }
@@ -87,13 +87,13 @@ fn entries_of_system_calls() {
 }
 
 #[test]
-fn kicks_by_site() {
+fn kick_sites_are_recognized_by_function() {
     assert!(is_kick_site("task_work_add") && is_kick_site("task_work_add.isra.0"));
     assert!(!is_kick_site("wakeup_preempt") && !is_kick_site("ttwu_queue_wakelist"));
 }
 
 #[test]
-fn the_work_in_an_interrupt_decides_on_arm64() {
+fn arm64_interrupt_entries_are_identified_by_the_action() {
     // Outermost return address of an interrupt on 6.1, 6.12 and 7.3: in `el0t_64_irq`, which calls its handler.
     for symbol in ["el0t_64_irq", "el0t_64_irq_handler", "el0t_64_fiq", "el0t_32_irq"] {
         let by = |fired: &Fired, line| of(Some(symbol), Some(fired), line);
@@ -108,7 +108,7 @@ fn the_work_in_an_interrupt_decides_on_arm64() {
 }
 
 #[test]
-fn an_exception_has_its_own_function_on_arm64() {
+fn arm64_exceptions_are_identified_by_function() {
     let tick = vector("timer");
     for symbol in ["el0_da", "el0_ia"] {
         assert_eq!(of(Some(symbol), Some(&tick), None), Some(Entry::PageFault), "the tick came within the fault");
@@ -121,14 +121,14 @@ fn an_exception_has_its_own_function_on_arm64() {
 }
 
 #[test]
-fn a_compiler_clone_is_reported_as_its_function() {
+fn compiler_clones_are_recognized_as_their_function() {
     assert!(is_system_call("el0_svc.isra.0") && is_system_call("el0_svc.cold"));
     assert!(!is_system_call("el0_svc_something.isra.0"));
     assert_eq!(of(Some("el0_da.constprop.0"), None, None), Some(Entry::PageFault));
 }
 
 #[test]
-fn no_symbol_is_an_entry_of_two_architectures() {
+fn each_entry_symbol_belongs_to_one_architecture() {
     for symbol in
         ["asm_sysvec_reschedule_ipi", "asm_exc_page_fault", "asm_fred_entrypoint_user", "el0_da", "el0t_64_irq"]
     {

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_the_same_file_are_one_file() {
+    fn descriptors_of_the_same_inode_count_as_one_file() {
         let mut files = Files::default();
         for (fd, opcode, result) in [(3, "read", 4096), (4, "readv", 100), (3, "write", 512), (3, "fsync", 0)] {
             files.take(&on(77, fd, opcode, result), true, 1);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_busy_of_many_are_summed_up() {
+    fn the_least_busy_files_are_summed_together() {
         let mut files = Files::default();
         for inode in 0..2000 {
             files.take(&on(inode, 3, "read", 1), true, 1);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_by_mode_and_by_the_kernels_names() {
+    fn file_kinds_are_determined_by_mode_and_anonymous_inode_name() {
         assert_eq!(Kind::of_mode(0o100644), Kind::File);
         assert_eq!(Kind::of_mode(libc::S_IFSOCK), Kind::Socket);
         for (name, kind) in [

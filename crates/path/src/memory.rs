@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inline_request_ends_before_the_next_one() {
+    fn an_inline_request_does_not_overlap_the_next_one() {
         let cached =
             |n, submitted| RequestTrace { ready: None, course: Course::Direct, ..read(n, 0x1000, submitted, 100) };
         assert_eq!(of(&[cached(1, 10), cached(2, 20), cached(3, 30)]).overlapping, 0);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn two_reads_at_one_time_into_the_same_memory() {
+    fn concurrent_reads_into_the_same_memory_overlap() {
         let memory = of(&[read(1, 0x1000, 10, 30), read(2, 0x1800, 20, 40), read(3, 0x8000, 20, 41)]);
         assert_eq!(memory.overlapping, 1);
         let overlap = memory.overlap.unwrap();
@@ -184,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_into_the_same_memory() {
+    fn consecutive_reads_into_the_same_memory_do_not_overlap() {
         assert_eq!(of(&[read(1, 0x1000, 10, 20), read(2, 0x1000, 20, 30)]).overlapping, 0);
         // Adjacent byte ranges.
         assert_eq!(of(&[read(1, 0x1000, 10, 30), read(2, 0x2000, 10, 30)]).overlapping, 0);
     }
 
     #[test]
-    fn requests_without_writes_or_a_comparison_are_left_out() {
+    fn requests_that_do_not_write_memory_are_not_compared() {
         let first = read(1, 0x1000, 10, 30);
         let second = read(2, 0x1000, 10, 30);
         let with = |spoil: fn(&mut RequestTrace)| {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_outlives_its_buffers() {
+    fn requests_that_outlive_their_registered_buffers_are_counted() {
         let mut memory = Memory::default();
         memory.unregistered(Unregistered { ring: 0, ns: 20 });
         memory.unregistered(Unregistered { ring: 1, ns: 25 });

@@ -38,7 +38,7 @@ mod tests {
     use iotrail_schema::trail_example::trail;
 
     #[test]
-    fn all_but_the_first() {
+    fn all_multishot_completions_but_the_first_are_later_ones() {
         let mut m = Multishot::default();
         let of = |user_data, more| RequestTrace { user_data, more, ..trail() };
         let all = [of(7, true), of(8, false), of(7, true), of(7, false), of(7, false)];
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_copy_sends_are_not_kept_in_mind() {
+    fn zero_copy_sends_are_not_tracked_as_multishot() {
         let mut m = Multishot::default();
         let of = |more, notification| RequestTrace { opcode: "send_zc".into(), more, notification, ..trail() };
         assert!(!m.is_later(&of(true, false)) && m.open.is_empty());

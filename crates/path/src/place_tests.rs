@@ -6,7 +6,7 @@ use super::*;
 const RECORDED: &str = include_str!("place_stacks.txt");
 
 #[test]
-fn recorded_stacks_count_for_the_right_place() {
+fn recorded_stacks_are_attributed_to_the_expected_place() {
     let wrong: Vec<String> = RECORDED
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -20,7 +20,7 @@ fn recorded_stacks_count_for_the_right_place() {
 }
 
 #[test]
-fn the_innermost_function_that_a_table_knows_decides() {
+fn a_stack_is_attributed_by_its_innermost_known_function() {
     for (expected, stack) in [
         (Place::Copy, "_copy_to_iter filemap_read io_read io_issue_sqe io_submit_sqes do_syscall_64"),
         (Place::FileSystem, "xas_load filemap_read io_read io_issue_sqe io_submit_sqes do_syscall_64"),
@@ -81,7 +81,7 @@ fn compiler_suffixes_are_removed() {
 }
 
 #[test]
-fn older_names_are_known() {
+fn function_names_of_older_kernels_are_known() {
     for (name, place) in [
         ("io_submit_sqe", Place::Submit),                   // 6.1
         ("copy_user_enhanced_fast_string", Place::Copy),    // up to 6.3
@@ -98,7 +98,7 @@ fn older_names_are_known() {
 }
 
 #[test]
-fn names_are_unique_and_without_prefixes() {
+fn rule_names_are_unique_and_not_covered_by_a_prefix() {
     let mut seen = BTreeSet::new();
     for name in RULES.iter().flat_map(|r| r.names.iter().chain(r.prefixes)) {
         assert!(seen.insert(name), "{name} stands twice");
@@ -125,7 +125,7 @@ fn the_json_name_is_the_displayed_name() {
 }
 
 #[test]
-fn an_interrupts_frames_end_at_its_entry() {
+fn interrupt_frames_end_at_the_interrupt_entry() {
     let stack = [
         "hrtimer_interrupt",
         "sysvec_apic_timer_interrupt",

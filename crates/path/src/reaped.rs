@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_observed_values() {
+    fn unreaped_time_bounds_are_observed_values() {
         let r = of(&[stay(899, Some(903), Some(100)); 20]);
         let within = |ns: Option<u64>, ms: u64| ns.is_some_and(|ns| ns >= ms * MS && ns < (ms + 1) * MS);
         assert!(within(r.at_least_ns.p50, 799) && within(r.at_most_ns.p50, 803), "{r:?}");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_do_not_count_as_late_while_the_program_waits_for_more() {
+    fn completions_are_not_late_while_the_program_waits_for_more() {
         // The program had enough completions for its wait for 20 ms and then reaped; or never had enough.
         let r = of(&[stay(180, Some(181), Some(160)), stay(165, Some(166), Some(160)), stay(300, Some(301), None)]);
         assert_eq!((r.completions, r.left_long), (3, 1));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_do_not_count_as_late_while_the_thread_has_no_cpu() {
+    fn completions_are_not_late_while_the_thread_has_no_cpu() {
         let mut starved = stay(125, Some(126), Some(100));
         starved.starved_ns = 16 * MS;
         let r = of(&[starved]);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn unreaped_completions_count_separately_for_their_observed_time() {
+    fn unreaped_completions_are_counted_separately_with_their_known_time() {
         let mut lying = stay(150, None, Some(100));
         lying.weight = 8;
         let r = of(&[lying, stay(100, Some(101), Some(100))]);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_from_the_moment_at_which_it_could_run() {
+    fn cpu_wait_starts_when_the_thread_became_runnable() {
         let ns = |meanwhile, woken, running| trail(meanwhile, woken, running).runnable_ns();
         assert_eq!(ns(sleeping(9), Some(150), Some(550)), Some(400_000), "from its wake-up on");
         assert_eq!(ns(runnable(0), None, Some(550)), Some(450_000), "from ready on");
@@ -142,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_worker_that_finished_it_made_it_deliverable() {
+    fn cpu_wait_starts_only_after_the_worker_has_ended_the_request() {
         let mut t = trail(runnable(0), None, Some(550));
         t.ended = Some(Stamp { ns: t.submitted.ns + 500_000, cpu: 1 });
         assert_eq!(t.runnable_ns(), Some(50_000));
     }
 
     #[test]
-    fn sums_quantiles_and_the_threads_on_the_cpu_are_reported() {
+    fn cpu_waits_are_reported_with_quantiles_and_running_threads() {
         let mut waited = Waited::default();
         let mut take = |t: RequestTrace| waited.take(&t, t.runnable_ns().unwrap(), t.delay_ns().unwrap());
         for _ in 0..10 {

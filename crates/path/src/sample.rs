@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sample_counts_for_one_place() {
+    fn each_sample_is_attributed_to_one_place() {
         let kernel = |frames: &[&str]| Stack::Kernel(frames.iter().map(|f| f.to_string()).collect());
         let of = |stack, count| Sample { tgid: 7, comm: "x".into(), cpu: 0, stack, count };
         let samples = [

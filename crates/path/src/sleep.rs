@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_specific_function_precedes_a_generic_one_further_in() {
+    fn a_specific_outer_function_precedes_a_generic_inner_one() {
         let tag =
             ["__schedule", "schedule", "io_schedule", "blk_mq_get_tag", "__blk_mq_alloc_requests", "io_cqring_wait"];
         assert_eq!(reason(&tag), Some(Reason::RequestTag));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_caller_of_a_lock_waits_for_it() {
+    fn a_lock_wait_is_attributed_to_the_innermost_caller() {
         let lock = ["ext4_file_write_iter", "io_write", "io_issue_sqe", "io_wq_submit_work", "io_wq_worker"];
         assert_eq!(reason(&lock), Some(Reason::RwSemaphore));
         let direct = ["schedule", "__iomap_dio_rw", "iomap_dio_rw", "ext4_file_write_iter", "io_write"];
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_stack_has_the_name_of_its_innermost_function() {
+    fn an_unknown_sleep_is_named_after_its_innermost_function() {
         let unknown = ["__schedule", "schedule", "wait_for_completion", "drm_wait.isra.0", "ioctl"];
         assert_eq!(reason(&unknown), Some(Reason::Function("drm_wait".into())));
         assert_eq!(reason(&["schedule"]), Some(Reason::Function("schedule".into())));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inlined_wait_for_completions_is_named_by_its_call() {
+    fn an_inlined_completion_wait_is_recognized_by_its_system_call() {
         let inlined =
             ["__schedule", "schedule", "schedule_hrtimeout_range_clock", "__do_sys_io_uring_enter", "do_syscall_64"];
         assert_eq!(reason(&inlined), Some(Reason::UringCompletions));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_sleep_is_a_sleep() {
+    fn a_restarted_sleep_counts_as_a_sleep() {
         assert_eq!(reason(&["__schedule", "schedule", "do_syscall_64"]), Some(Reason::Sleep));
         let in_call = ["__schedule", "schedule", "some_wait", "do_syscall_64"];
         assert_eq!(reason(&in_call), Some(Reason::Function("some_wait".into())));

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_are_kept_in_order_and_equals_as_they_came() {
+    fn the_slowest_are_kept_in_order_with_ties_in_arrival_order() {
         let mut s = Slowest::new(3, By::Latency);
         for (i, ns) in [500, 900, 100, 900, 700, 900, 600].into_iter().enumerate() {
             s.offer(&of(ns, i as u64));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_as_sorting_all() {
+    fn the_slowest_match_a_full_sort() {
         let mut x = 88_172_645_463_325_252u64;
         let all: Vec<u64> = std::iter::repeat_with(|| {
             x ^= x << 13;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn none_and_fewer_than_asked_for() {
+    fn fewer_requests_than_the_limit_are_all_kept() {
         let mut s = Slowest::new(0, By::Latency);
         s.offer(&of(5, 0));
         assert_eq!(kept(s), [0u64; 0]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_completion_counts_by_its_delivery_delay() {
+    fn a_later_multishot_completion_is_ranked_by_its_delivery_delay() {
         let mut s = Slowest::new(9, By::Latency);
         let shot = |latency, more| RequestTrace { more, ..of(latency, 7) };
         for t in [shot(1_001, true), shot(5_009, true), shot(9_002, false), of(30, 1), shot(1_234, false)] {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_next_to_short_reads_is_a_wait() {
+    fn a_long_read_among_short_ones_counts_as_a_wait() {
         let limits = of(&[("read", spans(&[(5_000, 90_000, false), (1, 5_000 * MS, true)]))]);
         assert!(waits(&limits, "read", 5_000 * MS));
         // Up to 128 times the median none is a wait; from 256 times on, all are.
@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn few_requests_give_no_finding() {
+    fn few_requests_do_not_define_a_wait_limit() {
         let limits = of(&[("read", spans(&[(8, 90_000, false), (1, 5_000 * MS, true)]))]);
         assert_eq!(limits["read"], Limit::None);
     }
 
     #[test]
-    fn receives_are_compared_with_receives() {
+    fn requests_are_compared_only_with_the_same_opcode() {
         let recv = [(900, 10 * MS, true), (100, 20_000, false), (10, 10_000 * MS, true)];
         let limits = of(&[("recv", spans(&recv)), ("send", spans(&[(1_000, 5_000, false)]))]);
         assert!(!waits(&limits, "recv", 10 * MS), "clients that think");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_only_waits_is_a_wait_if_the_ring_does_other_work() {
+    fn timeouts_count_as_waits_if_the_ring_does_other_work() {
         let limits = of(&[("timeout", spans(&[(100, 9 * MS, false)])), ("read", spans(&[(100, 90_000, false)]))]);
         assert_eq!((limits["timeout"], limits["timeout"].is_wait(None)), (Limit::All, true));
         assert_eq!(limits["read"], Limit::From(power(90_000) + 8));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_count_with_their_weight() {
+    fn sampled_requests_count_by_their_weight() {
         let mut sampled = spans(&[(40, 5_000 * MS, true)]);
         for _ in 0..30 {
             sampled.latency.take(power(90_000), 100);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_is_armed_until_the_request_is_ready() {
+    fn the_armed_time_of_a_poll_ends_when_the_request_is_ready() {
         let at = |ns| Some(Stamp { ns: trail().submitted.ns + ns, cpu: 0 });
         let polled = RequestTrace { course: Course::Poll, ready: at(5_000), ..trail() };
         assert_eq!(armed(&polled), Some(12));

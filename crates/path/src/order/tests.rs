@@ -40,13 +40,13 @@ fn delivery(passages: &[Passage]) -> [u64; 4] {
 }
 
 #[test]
-fn a_fixed_order_is_kept_from_end_to_end() {
+fn completions_in_submission_order_have_no_inversions() {
     assert_eq!(numbers(&ring(0, &[[0, 0, 0], [1, 1, 1], [2, 2, 2]])), [0, 0, 0, 0, 0]);
     assert_eq!(order(&ring(0, &[[0, 0, 0]]), true), None);
 }
 
 #[test]
-fn where_it_was_lost() {
+fn inversions_are_attributed_to_the_stage_that_reordered() {
     // Task work reverses the order: all but the first submitted one overtook another.
     let reversed = ring(0, &[[0, 0, 3], [1, 1, 2], [2, 2, 1], [3, 3, 0]]);
     assert_eq!(numbers(&reversed), [3, 3, 0, 0, 3]);
@@ -69,7 +69,7 @@ fn where_it_was_lost() {
 }
 
 #[test]
-fn one_that_takes_long_is_overtaken_by_all_and_overtakes_none() {
+fn a_slow_request_is_overtaken_by_all_and_overtakes_none() {
     let long = ring(0, &[[0, 9, 9], [1, 1, 1], [2, 2, 2], [3, 3, 3]]);
     let o = order(&long, true).unwrap();
     assert_eq!((o.inversions, o.overtaken), (3, Some(1)));
@@ -82,7 +82,7 @@ fn one_that_takes_long_is_overtaken_by_all_and_overtakes_none() {
 }
 
 #[test]
-fn a_wait_counts_only_in_the_order_of_delivery() {
+fn waits_count_only_in_the_delivery_order() {
     let mut all = ring(0, &[[0, 9, 9], [1, 1, 1], [2, 2, 3], [3, 3, 2]]);
     all[0].armed = Some(20);
     all.extend(ring(1, &[[0, 0, 0], [1, 1, 1]]));
@@ -96,7 +96,7 @@ fn a_wait_counts_only_in_the_order_of_delivery() {
 }
 
 #[test]
-fn inline_completions_overtake_those_that_wait_for_task_work() {
+fn inline_completions_overtake_those_pending_in_task_work() {
     let mut all = ring(0, &[[0, 0, 2], [1, 1, 3], [2, 2, 0], [3, 3, 1]]);
     all[2].inline = true;
     let by = |passages: &[Passage]| {
@@ -109,7 +109,7 @@ fn inline_completions_overtake_those_that_wait_for_task_work() {
 }
 
 #[test]
-fn a_worker_of_the_file_system_is_not_task_work() {
+fn reordering_by_a_file_system_worker_is_not_attributed_to_task_work() {
     // Ready in order. The worker finishes the first one last, and task work posts in the order of finishing.
     let mut writes = ring(0, &[[0, 0, 2], [1, 1, 0], [2, 2, 1]]);
     for p in &mut writes {
@@ -130,7 +130,7 @@ fn a_worker_of_the_file_system_is_not_task_work() {
 }
 
 #[test]
-fn rings_have_nothing_to_do_with_one_another() {
+fn completion_order_is_computed_per_ring() {
     let mut two = ring(0, &[[0, 0, 5], [1, 1, 6], [2, 2, 7]]);
     two.extend(ring(1, &[[0, 0, 1], [1, 1, 0]]));
     let unseen = Passage { ready: None, ..two[0] };
@@ -147,7 +147,7 @@ fn rings_have_nothing_to_do_with_one_another() {
 }
 
 #[test]
-fn the_order_is_of_requests_with_one_weight() {
+fn only_requests_of_equal_weight_are_compared_for_order() {
     // In order while all requests are traced; later, two requests of a sample are reversed.
     let mut all = ring(0, &[[0, 0, 0], [1, 1, 1], [2, 2, 2]]);
     let mut sample = ring(0, &[[9, 9, 9], [8, 8, 8]]);
@@ -162,7 +162,7 @@ fn the_order_is_of_requests_with_one_weight() {
 }
 
 #[test]
-fn equal_timestamps_do_not_count_as_inversion_and_missing_ones_are_ignored() {
+fn equal_and_missing_timestamps_do_not_count_as_inversions() {
     let at = |submitted, posted| Passage {
         ring: 0,
         weight: 1,
@@ -181,7 +181,7 @@ fn equal_timestamps_do_not_count_as_inversion_and_missing_ones_are_ignored() {
 }
 
 #[test]
-fn a_multishot_requests_completions_have_only_an_order_of_delivery() {
+fn multishot_completions_count_only_in_the_delivery_order() {
     use iotrail_schema::trail_example::trail;
     let at = |ns| Stamp { ns, cpu: 0 };
     let shot =
