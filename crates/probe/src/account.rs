@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_sum_to_the_wall_time_with_a_row_for_unobserved_time() {
+    fn time_rows_add_up_to_the_wall_time_with_a_row_for_unobserved_time() {
         let whole = thread(&total(), &of(vec![sleep(ENTER, 0, 7000, 10, Some(Reason::RequestTag))]), false);
         assert_eq!((whole.wall_ns, whole.cpu_ns), (10_000, Some(2000)));
         assert_eq!(whole.rows.iter().map(|row| row.ns).sum::<u64>(), whole.wall_ns);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn short_sleeps_have_the_causes_of_sampled_sleeps_of_their_call() {
+    fn short_sleeps_are_attributed_like_sampled_sleeps_of_the_same_call() {
         let sleeps = [
             sleep(READ, SAMPLED, 30, 3, Some(Reason::PipeEmpty)),
             sleep(READ, SAMPLED, 10, 1, Some(Reason::SocketData)),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_iowait_of_a_thread_is_the_time_of_its_sleeps_in_iowait() {
+    fn iowait_is_the_time_of_sleeps_marked_as_iowait() {
         let io = types::sleep_flag::SLEEP_IO.0;
         let deep = types::sleep_flag::SLEEP_DEEP.0;
         let sleeps = [
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_divide_the_totals_of_the_counters() {
+    fn window_samples_break_down_the_exact_totals() {
         let mut seen = total();
         seen.running_ns = 20;
         seen.woken = types::sleep_sum { ns: 5, count: 1, longest_ns: 5 };
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn running_time_is_divided_by_mode_from_enough_ticks_on() {
+    fn running_time_is_divided_by_mode_if_there_are_enough_ticks() {
         let few = running_rows(1000, TICK_NS, 3 * TICK_NS, &BTreeMap::new());
         assert_eq!(few.iter().map(|row| (row.mode, row.ns)).next(), Some((None, 1000)));
         let by_call = BTreeMap::from([(ENTER as u32, 60 * TICK_NS)]);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn holders_of_the_cpu_have_shares_of_the_time_that_is_known() {
+    fn cpu_holders_have_shares_of_the_known_time() {
         let had = |ns| types::holder { ns, ..Default::default() };
         let had = holders(&[(0, had(10)), (HOLDER_UNSEEN, had(30)), (7, had(60))]);
         assert_eq!(

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_counted_all_the_time_is_exact() {
+    fn a_call_counted_throughout_has_an_exact_count() {
         let nr = number("io_uring_setup");
         let rest = Rest { span: 0.0, counted: 0.0, slowed: 1.0 };
         let seen = call_count { count: 3, ..Default::default() };
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_windows_are_expanded_by_their_other_counts() {
+    fn window_counts_are_expanded_to_the_time_outside_the_windows() {
         let nr = number("read");
         let window = |n| CallWindow { ns: 5_000_000, completions: 0, counts: vec![(nr, n)] };
         let windows: Vec<CallWindow> = (0..20).map(|i| window(95 + i % 10)).collect();

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_counts_by_the_inverse_of_its_chance() {
+    fn a_sampled_request_counts_by_its_inverse_sampling_probability() {
         let mut sites = BTreeMap::new();
         let raw = trail { site: 7, site_weight: 16, weight: 100, opcode: 22, ..trail::default() };
         let times = trail { submitted_ns: 1000, posted_ns: 3000, result: -5, ..raw };
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_already_in_the_frames_is_not_added() {
+    fn callers_already_among_the_frames_are_not_added() {
         let mut raw = user_stack { hash: 1, tgid: 5, ..user_stack::default() };
         raw.frames[..2].copy_from_slice(&[0x10, 0x20]);
         raw.callers[0] = 0x20;

@@ -5,7 +5,7 @@ fn ring(head: u32, submitted: u32, cq_entries: u32, aio: u32) -> Reaped {
 }
 
 #[test]
-fn a_head_that_wraps_around_continues_to_count() {
+fn reaped_counts_continue_across_a_wrap_of_the_head() {
     let mut new = ring(0, 0, 256, 0);
     assert_eq!([0, 5, 5, u32::MAX].map(|head| new.at(head)), [0, 5, 5, 5], "an older head than the last one");
     let mut old = ring(u32::MAX - 1, u32::MAX - 1, 256, 0);
@@ -15,14 +15,14 @@ fn a_head_that_wraps_around_continues_to_count() {
 }
 
 #[test]
-fn results_count_until_the_ring_of_a_context_is_mapped() {
+fn native_aio_results_count_until_the_contexts_ring_is_mapped() {
     let mut context = ring(0, 0, 0, 1);
     assert_eq!([120, 50, 0].map(|result| context.of_context(0, 0, result)), [0, 120, 170]);
     assert_eq!([(170 - 128), 50].map(|head| context.of_context(head, 128, 0)), [170, 178]);
 }
 
 #[test]
-fn completions_of_earlier_requests_do_not_count() {
+fn completions_of_requests_before_the_capture_do_not_count() {
     let mut met = ring(1000, 1016, 256, 0);
     assert_eq!([1000, 1010, 1016, 1020].map(|head| met.at(head)), [0, 0, 0, 4]);
     // With multishot requests, the heads of the two queues are not comparable.
@@ -30,7 +30,7 @@ fn completions_of_earlier_requests_do_not_count() {
 }
 
 #[test]
-fn control_blocks_that_io_submit_refuses_are_not_requests() {
+fn iocbs_rejected_by_io_submit_are_not_requests() {
     let mut maker = Maker::default();
     maker.rings.insert(0, ring(0, 0, 128, 1));
     let mut out = VecDeque::new();
@@ -48,7 +48,7 @@ fn control_blocks_that_io_submit_refuses_are_not_requests() {
 }
 
 #[test]
-fn a_path_is_put_together_from_its_last_name_to_its_first() {
+fn a_path_is_built_from_components_in_reverse_order() {
     let mut raw = types::captured_file { file: 3, mode: 0o100_644, size: 9, links: 1, ..Default::default() };
     let names = b"x.db\0data\0var\0";
     raw.bytes = names.len() as u32;

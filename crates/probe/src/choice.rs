@@ -58,7 +58,7 @@ mod tests {
     use iotrail_stats::random::SplitMix64;
 
     #[test]
-    fn windows_are_whole_ticks() {
+    fn window_lengths_are_whole_ticks() {
         let of = |hz| {
             let w = Window::of(hz);
             (w.jiffies, w.requests)
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_one_is_all_and_needs_no_windows() {
+    fn sampling_1_in_1_traces_all_requests_without_windows() {
         assert_eq!(Choice::adaptive(1), Choice::fixed(1));
         assert!(Choice::adaptive(100).adaptive && !Choice::fixed(100).adaptive);
     }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn traced_requests_represent_all_without_bias() {
+    fn traced_requests_represent_all_requests_without_bias() {
         const SEEDS: u64 = 150;
         for (name, stream) in streams() {
             let (truly, sum) = (stream.len() as f64, stream.iter().map(|r| r.1).sum::<f64>());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_request_has_the_same_chance_the_first_ones_too() {
+    fn each_request_has_the_same_chance_of_being_traced() {
         let mut chosen = [0u32; 60];
         for seed in 0..40_000 {
             let mut chooser = Chooser::new(Choice::fixed(20), seed * 104_729 + 3);

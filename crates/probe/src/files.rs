@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_programs_files_are_decoded() {
+    fn file_identity_and_descriptor_of_a_request_are_decoded() {
         let of = |file, inode, fd| types::trail { file, inode, fd, device: 9, generation: 4, ..Default::default() };
         assert_eq!(seen(&of(0, 0, 3)), None);
         let file = FileSeen { kind: Kind::File, device: 9, inode: 7, generation: 4, deleted: true };

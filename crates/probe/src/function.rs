@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_on_a_function_has_the_events_of_the_replaced_one() {
+    fn a_function_probe_has_the_events_of_the_tracepoint_it_replaces() {
         for name in ["mode_page_fault", "page_faulted", "page_faulted_kprobe"] {
             assert_eq!(same_as(name), "mode_page_fault");
         }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_function_that_the_kernel_has_is_taken() {
+    fn the_first_function_available_in_the_kernel_is_probed() {
         let of = |known: &[&'static str], way| chosen(&FUNCTIONS[0], &known.iter().copied().collect(), way);
         let old = of(&["io_req_normal_work_add", "__io_req_task_work_add"], ProbeMethod::Entry).unwrap();
         assert_eq!((old.program, old.function), ("queue_added", "__io_req_task_work_add"));

@@ -81,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn the_missing_ones_of_the_only_open_opcode_are_those() {
+    fn overflowed_completions_belong_to_the_only_open_opcode() {
         let of = [(NOP, op(64, 16)), (READ, op(9, 9)), (NONE, op(0, 48))];
         assert_eq!(completions(&of, [NOP, READ, NONE]), [64, 9, 0]);
     }
 
     #[test]
-    fn each_opcode_has_its_own_where_the_sum_is_right() {
+    fn overflowed_completions_are_assigned_per_opcode_if_the_sum_matches() {
         let of = [(NOP, op(64, 60)), (READ, op(9, 3)), (NONE, op(0, 10))];
         assert_eq!(completions(&of, [NOP, READ, NONE]), [64, 9, 0]);
         // A multishot request has several completions, but only one last completion.
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_guessed() {
+    fn ambiguous_overflowed_completions_are_not_assigned() {
         let same = |of: &[(u32, op_count)]| {
             let wanted = [NOP, READ, NONE].map(|i| of.iter().find(|(o, _)| *o == i).map_or(0, |(_, c)| c.completions));
             assert_eq!(completions(of, [NOP, READ, NONE]), wanted, "{of:?}");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_matched_if_completions_have_one_opcode() {
+    fn overflowed_results_are_assigned_if_there_is_one_opcode() {
         let results = op_count { bytes: 4096, errors: 2, ..op(0, 3) };
         let mut one = Counted::default();
         one.op(READ, &op_count { bytes: 100, ..op(5, 2) });

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn only_many_runs_after_5_000_completions_are_busy() {
+    fn a_program_is_busy_only_after_5_000_completions_with_many_runs() {
         let began = Instant::now();
         for (per_ms, completions, busy) in [(15, 5_000, false), (300, 5_000, true), (300, 4_999, false)] {
             let mut pace = Pace::new(began, 1);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_period_has_one_window_from_the_first_on() {
+    fn each_period_has_one_window() {
         let began = Instant::now();
         let mut pace = Pace::new(began, 7);
         assert_eq!(pace.close(began), Some(Step::Close));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_window_closes_and_eight_in_a_row_stay() {
+    fn the_probes_stay_attached_after_eight_quiet_windows_in_a_row() {
         let began = Instant::now();
         let mut pace = Pace::new(began, 3);
         pace.close(began);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_are_needed_stay_attached() {
+    fn required_probes_stay_attached() {
         let began = Instant::now();
         let mut pace = Pace::new(began, 3);
         pace.close(began);

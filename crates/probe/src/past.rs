@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_rings_stay_and_the_others_are_summed_up_by_process() {
+    fn the_busiest_rings_are_kept_and_the_others_summed_by_process() {
         let mut past = Past::default();
         for number in 0..100_000 {
             past.take(ring(number, 7 + number % 2, if number == 31_415 { 1000 } else { 2 }));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_in_the_maps_are_reported_once_among_the_others() {
+    fn counts_still_in_the_maps_are_reported_only_once() {
         let mut past = Past::default();
         let mut told = vec![];
         let mut look = |past: &mut Past, now: u64| {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_beyond_the_limit_are_summed_up_together() {
+    fn processes_beyond_the_limit_are_summed_together() {
         let mut past = Past::default();
         (0..10_000).for_each(|number| past.take(ring(number, number + 1, 1)));
         let all = past.all(vec![]);

@@ -135,13 +135,13 @@ mod tests {
             7ffd-7ffe r-xp 00000000 00:00 0 [vdso]\n";
 
     #[test]
-    fn glibc_is_known_by_its_name() {
+    fn glibc_is_found_by_name_among_the_mapped_files() {
         assert_eq!(mapped(MAPS), ["/usr/lib/x86_64-linux-gnu/libc.so.6"]);
         assert_eq!(mapped("7f00-7f01 r--p 00000000 fe:00 34 /lib/ld-musl-x86_64.so.1\n"), Vec::<&str>::new());
     }
 
     #[test]
-    fn an_address_is_at_a_place_in_a_file() {
+    fn an_address_is_resolved_to_a_file_offset() {
         let libc = "/usr/lib/x86_64-linux-gnu/libc.so.6";
         assert_eq!(place(0x7f01, MAPS), Some((libc, 0x28000)));
         assert_eq!(place(0x7f00, MAPS), Some((libc, 0)));

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_cover_the_traced_threads_and_their_idle_cpus() {
+    fn profile_shares_cover_the_traced_threads_and_their_idle_cpus() {
         for idle_on in [None, Some(&[0][..])] {
             let got = profile().shares(idle_on);
             assert_eq!(got.shares.iter().map(|s| s.place).collect::<Vec<_>>(), Place::ALL);

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_replaces_the_function_without_a_symbol() {
+    fn a_compiler_clone_replaces_a_function_without_a_symbol() {
         let text = |names: &[&str]| {
             let lines: Vec<_> =
                 names.iter().enumerate().map(|(i, n)| format!("{:x} t {n}\n", 0xffff_0000 + 16 * i)).collect();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_addresses_give_no_symbols() {
+    fn hidden_kernel_addresses_yield_no_symbols() {
         assert!(Symbols::parse("0000000000000000 T asm_sysvec_reschedule_ipi\n").is_none());
     }
 }

@@ -429,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_have_the_names_of_the_headers() {
+    fn opcode_names_match_the_kernel_headers() {
         // include/uapi/linux/io_uring.h
         for (number, name) in
             [(0, "nop"), (4, "read_fixed"), (22, "read"), (47, "send_zc"), (58, "recv_zc"), (64, "uring_cmd128")]

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cancelled_requests_are_not_completed_by_a_glibc_thread() {
+    fn cancelled_posix_aio_requests_are_not_attributed_to_a_helper() {
         let mut counted = Counted::default();
         let read = opcode::POSIX_AIO_OPCODES;
         counted.op(read, &types::op_count { completions: 64, ..types::op_count::default() });

@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_windows_represent_the_time_between_them() {
+    fn window_counts_are_expanded_to_the_time_between_windows() {
         let mut all = raw(130, Some(4), 1_010);
         all.expand(&raw(100, None, 1_000), 20.0);
         assert_eq!(numbers(&all), (700, vec![80], 1_200));
     }
 
     #[test]
-    fn failures_of_windows_are_not_multiplied() {
+    fn failure_counts_of_windows_are_not_expanded() {
         let failing = |requests: u64, errors: u64| {
             let mut raw = raw(0, None, requests);
             let counted = &mut raw.rings[0].counted;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_add_up_over_times_that_were_traced_completely() {
+    fn counts_of_completely_traced_periods_are_added() {
         let mut sum = raw(1, None, 10);
         let mut later = raw(9, Some(5), 100);
         later.since(&raw(4, Some(2), 60));

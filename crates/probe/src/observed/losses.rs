@@ -69,7 +69,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn a_miss_is_a_loss_where_completions_rest_on_it() {
+    fn a_missed_event_is_a_loss_if_completions_depend_on_it() {
         let subject = |follow| Subject {
             who: Scope::Followed,
             interface: Interface::Any,

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_use_is_reported_if_the_tick_resolves_it() {
+    fn the_active_time_of_a_ring_is_rounded_to_ticks() {
         assert_eq!(active_ns(1000, 1025, Some(250)), Some(100_000_000));
         assert_eq!(active_ns(u32::MAX - 9, 10, Some(1000)), Some(20_000_000), "the clock went round");
         assert_eq!(active_ns(1000, 1020, Some(250)), Some(80_000_000));

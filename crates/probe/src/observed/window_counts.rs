@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_windows_were_multiplied_to_has_an_interval_around_its_estimate() {
+    fn an_expanded_count_has_an_interval_around_its_estimate() {
         let (counts, _) = traced(40);
         let all = counts.intervals(&observed(17_000, 4_250), rest(40), Known::All);
         let of = |ring, name: &str| all[&(ring, name.to_owned())].unwrap();
@@ -204,14 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn a_count_of_four_windows_has_no_interval() {
+    fn a_count_from_four_windows_has_no_interval() {
         let (counts, _) = traced(4);
         let all = counts.intervals(&observed(2_600, 650), rest(4), Known::All);
         assert!(all.values().all(Option::is_none), "{all:?}");
     }
 
     #[test]
-    fn many_windows_take_bounded_memory_and_keep_every_count() {
+    fn many_windows_use_bounded_memory_and_keep_all_counts() {
         let (counts, _) = traced(5_000);
         assert!(counts.windows.len() <= MOST, "{}", counts.windows.len());
         let requests = &counts.counts[&(Some(3), "requests".into())];

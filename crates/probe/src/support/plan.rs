@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_attaches_the_programs_of_its_roles() {
+    fn only_the_probes_of_the_requested_roles_are_attached() {
         let facts = facts(all());
         let ring = plan(&facts, &[Role::Completion, Role::Ring, Role::Counts]).unwrap();
         assert_eq!(ring.attach.len(), 26);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kernel_has_one_program_for_submissions_and_one_for_completions() {
+    fn each_kernel_has_one_submission_probe_and_one_completion_probe() {
         let names = |f: &Facts| {
             let plan = plan(f, &[Role::Follow]).unwrap();
             let both = plan
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_replace_missing_tracepoints() {
+    fn function_probes_replace_missing_tracepoints() {
         let probed = |tracepoints, way| Facts {
             functions: FUNCTIONS.iter().flat_map(|f| f.functions.iter().copied()).collect(),
             way,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn one_tracepoint_reports_all_ipis_that_are_lines() {
+    fn ipis_with_interrupt_lines_are_reported_by_one_tracepoint() {
         let arm64 = |tracepoints: BTreeSet<&'static str>| Facts {
             functions: ["handle_mm_fault"].into(),
             way: Some(ProbeMethod::Kprobe),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_tracepoint_is_named_and_a_required_one_refuses() {
+    fn a_missing_tracepoint_is_reported_and_a_required_one_is_an_error() {
         let mut some = all();
         some.remove("ipi_send_cpu"); // before 6.4
         let got = plan(&facts(some.clone()), &[Role::Counts]).unwrap();

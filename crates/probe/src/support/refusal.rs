@@ -133,7 +133,7 @@ mod tests {
     use iotrail_host::privileges::Privileges;
 
     #[test]
-    fn each_errno_has_its_cause_and_remedy() {
+    fn each_probe_load_errno_has_a_cause_and_a_remedy() {
         let of = |number| refusal(&libbpf_rs::Error::from_raw_os_error(number));
         for (number, why, remedy) in [
             (libc::EMFILE, "as many files open as it may", "ulimit -Hn"),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_files_than_the_probes_need_are_few() {
+    fn a_descriptor_limit_below_the_probes_needs_is_detected() {
         assert!(has_few_files(Some(48), Some(300)));
         assert!(
             !has_few_files(Some(1024), Some(300)) && !has_few_files(None, Some(300)) && !has_few_files(Some(48), None)
