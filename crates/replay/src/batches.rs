@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_of_one_size_are_fixed_whatever_was_reaped() {
+    fn batches_of_constant_size_are_fixed_for_any_reaped_count() {
         let steady: Vec<(u32, u32)> = (0..100).map(|i| (8, 7 + i % 3)).collect();
         assert_eq!(kind(&steady), Kind::Fixed);
         // A program that fills its queue does not reap.
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_as_large_as_the_number_reaped_follow_it() {
+    fn batches_as_large_as_the_reaped_count_are_as_reaped() {
         let steady: Vec<(u32, u32)> = (0..100).map(|i| (1 + i % 4, 1 + i % 4)).collect();
         assert_eq!(kind(&steady), Kind::AsReaped);
         let varied: Vec<(u32, u32)> = (0..100).map(|i| (1 + i % 4, 1 + i % 5)).collect();

@@ -29,7 +29,7 @@ fn needs(program: &Program) -> Vec<u32> {
 }
 
 #[test]
-fn another_depth_moves_the_needs() {
+fn a_changed_depth_shifts_the_required_completions() {
     assert_eq!(depth(&queue(40, 16)), 16);
     for n in [1, 4, 16, 32] {
         let changed = with_depth(queue(40, 16), n);
@@ -39,7 +39,7 @@ fn another_depth_moves_the_needs() {
 }
 
 #[test]
-fn a_batch_needs_what_its_last_submission_needed() {
+fn a_batch_requires_the_completions_of_its_last_submission() {
     let changed = with_batch(queue(40, 16), 8);
     let steps = &changed.threads[0].steps;
     assert_eq!(steps.iter().map(|s| s.ops).collect::<Vec<_>>(), [8; 5]);

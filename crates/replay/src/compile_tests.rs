@@ -73,7 +73,7 @@ fn steady(n: u64) -> Vec<ReplayEvent> {
 }
 
 #[test]
-fn a_submission_needs_the_completions_that_were_reaped() {
+fn a_submission_requires_the_completions_reaped_before_it() {
     let program = compiled(&steady(30));
     let thread = &program.threads[0];
     let needs: Vec<u32> = thread.steps.iter().map(|s| s.needs).collect();
@@ -89,7 +89,7 @@ fn a_submission_needs_the_completions_that_were_reaped() {
 }
 
 #[test]
-fn only_ends_of_chains_are_needed() {
+fn only_the_last_completions_of_chains_are_required() {
     let mut all = vec![file(1), ring(1)];
     // Two chains of a write and a read in flight; a new chain is submitted whenever a chain's end is reaped.
     for i in 0..40u64 {
@@ -142,7 +142,7 @@ fn rings_and_threads_are_compiled_separately() {
 }
 
 #[test]
-fn a_thread_that_resubmits_reaped_requests_merges() {
+fn a_thread_that_resubmits_as_many_as_it_reaps_merges_steps() {
     let mut all = vec![file(1), ring(1)];
     let (mut submitted, mut reaped) = (0u64, 0u64);
     for i in 0..60u64 {
@@ -180,7 +180,7 @@ fn requests_that_cannot_be_replayed_are_counted() {
 }
 
 #[test]
-fn any_events_compile_without_a_panic() {
+fn arbitrary_events_compile_without_a_panic() {
     let mut random = iotrail_stats::random::SplitMix64::new(43);
     for round in 0..3000u64 {
         let mut events = steady(20);
@@ -240,7 +240,7 @@ fn sync(tid: u32, at: u64) -> ReplayEvent {
 }
 
 #[test]
-fn preparations_and_threads_with_few_calls_are_excluded() {
+fn setup_calls_and_threads_with_few_calls_are_excluded() {
     let mut all = vec![file(1), sync(1, 10), sync(2, 20)];
     all.extend(steady(60));
     all.push(sync(2, 9_000));
@@ -255,7 +255,7 @@ fn preparations_and_threads_with_few_calls_are_excluded() {
 }
 
 #[test]
-fn a_submission_that_asks_for_events_is_not_a_wait() {
+fn a_submission_with_getevents_and_min_complete_0_is_not_a_wait() {
     let mut all = steady(30);
     for event in &mut all {
         if let Call(c) = event

@@ -62,7 +62,7 @@ fn a_recorded_file_is_never_opened_for_writing() {
 }
 
 #[test]
-fn an_existing_file_is_written_with_leave_only() {
+fn an_existing_file_is_overwritten_only_with_permission() {
     let bench = Bench::new();
     ["data", "other"].iter().for_each(|name| std::fs::write(bench.path(name), vec![7; 8192]).unwrap());
     let maps = [(bench.dir.path().to_owned(), bench.dir.path().to_owned()), (bench.path("data"), bench.path("other"))];
@@ -82,7 +82,7 @@ fn an_existing_file_is_written_with_leave_only() {
 }
 
 #[test]
-fn files_that_are_gone_or_shorter_are_named_together() {
+fn missing_and_truncated_files_are_reported_together() {
     let bench = Bench::new();
     std::fs::write(bench.path("short"), vec![0; 100]).unwrap();
     let read = |name: &str| ProgramFile {
@@ -100,7 +100,7 @@ fn files_that_are_gone_or_shorter_are_named_together() {
 }
 
 #[test]
-fn a_copy_that_does_not_fit_is_refused_before_it_is_made() {
+fn a_copy_that_does_not_fit_is_rejected_before_copying() {
     let bench = Bench::new();
     std::fs::write(bench.path("data"), vec![7; 8192]).unwrap();
     let file = ProgramFile { written_to: Some(1 << 60), ..written(bench.path("data")) };

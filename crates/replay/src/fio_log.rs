@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_2_and_3_become_synchronous_calls() {
+    fn fio_logs_of_versions_2_and_3_become_synchronous_calls() {
         let of_3 = "fio version 3 iolog\n1 /d add\n2 /d open\n3 /d read 4096 8192\n9 /d write 0 4096\n12 /d datasync 0 0\n13 /d close\n";
         let of_2 = "fio version 2 iolog\n/d add\n/d open\n/d wait 3 0\n/d read 4096 8192\n/d wait 6 0\n/d write 0 4096\n/d datasync 0 0\n";
         for text in [of_3, of_2] {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named_with_its_place() {
+    fn an_invalid_log_line_is_reported_with_its_line_number() {
         let refused = |text: &str| read_text(text).unwrap_err().to_string();
         assert!(refused("fio version 3 iolog\n1 /d read x 1\n").contains("log:2: no number: \"1 /d read x 1\""));
         assert!(refused("fio version 4 iolog\n").contains("unknown version"));

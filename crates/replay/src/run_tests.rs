@@ -54,7 +54,7 @@ fn replayed(program: &Program, options: Options, file: &File) -> Option<Replayed
 }
 
 #[test]
-fn each_interface_makes_every_request_once() {
+fn each_interface_submits_each_request_once() {
     let file = file();
     for interface in [Interface::IoUring, Interface::Libaio, Interface::Sync, Interface::Null] {
         for kind in [OpKind::Read, OpKind::Write, OpKind::Fsync] {
@@ -71,7 +71,7 @@ fn each_interface_makes_every_request_once() {
 }
 
 #[test]
-fn registered_files_and_buffers_and_a_batch_are_replayed() {
+fn registered_files_registered_buffers_and_batches_are_replayed() {
     let file = file();
     let options = Options { register_files: true, register_buffers: true, ..Options::default() };
     let batched = crate::change::with_batch(program(304, 16, OpKind::Read), 8);
@@ -81,7 +81,7 @@ fn registered_files_and_buffers_and_a_batch_are_replayed() {
 }
 
 #[test]
-fn chains_keep_their_order_and_errors_are_counted() {
+fn linked_chains_keep_their_order_and_errors_are_counted() {
     let file = file();
     let mut chains = program(200, 4, OpKind::Write);
     for (at, op) in chains.threads[0].ops.iter_mut().enumerate() {
@@ -100,7 +100,7 @@ fn chains_keep_their_order_and_errors_are_counted() {
 }
 
 #[test]
-fn synchronous_calls_and_threads_and_a_stop() {
+fn synchronous_calls_are_replayed_on_their_threads_until_a_stop() {
     let file = file();
     let mut calls = program(100, 1, OpKind::Read);
     calls.threads[0].steps.iter_mut().for_each(|step| step.ring = None);
@@ -113,7 +113,7 @@ fn synchronous_calls_and_threads_and_a_stop() {
 }
 
 #[test]
-fn think_time_is_spent_between_the_calls() {
+fn recorded_think_time_is_replayed_between_calls() {
     let mut thinks = program(20, 1, OpKind::Nop);
     thinks.threads[0].steps.iter_mut().for_each(|step| step.think_ns = 1_000_000);
     let of = |speed| {
