@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_one_row_for_each_answer() {
+    fn each_group_has_one_row_per_answer() {
         let late = |name: &str, lost: &str| Item {
             state: State::Missing,
             text: "this kernel does not have it".into(),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn long_groups_are_counted() {
+    fn long_groups_are_printed_as_counts() {
         let names: Vec<String> = (0..30).map(|n| format!("o{n}")).collect();
         let mut items: Vec<Item> = names.iter().map(|n| flag(n)).collect();
         assert!(text(&report(items.clone())).contains("yes   setup flags         all 30\n"));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_longer_than_80_columns_and_colour_is_asked_for() {
+    fn lines_have_at_most_80_columns_and_colour_is_optional() {
         let long = "word ".repeat(60);
         let item = Item::missing(Section::Kernel, "kernel.x", "a name that is long", &long, &long, &long);
         let plain = text(&report(vec![item.clone()]));
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_names_states_and_keeps_nulls() {
+    fn json_items_have_named_states_and_null_fields() {
         let json = serde_json::to_value(report(vec![flag("a")])).unwrap();
         assert_eq!(json["schema"], "iotrail.check/1");
         let item = &json["items"][0];

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn values_read_back_unchanged() {
+    fn csv_values_are_read_back_unchanged() {
         let (names, rows) = written("measurements");
         assert_eq!(rows.len(), 4);
         let of = |row: usize, name: &str| rows[row][names.iter().position(|n| n == name).expect(name)].as_str();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn long_tables_have_one_row_per_item() {
+    fn item_tables_have_one_row_per_item() {
         let (names, rows) = written("histogram");
         assert_eq!(&names[4..], ["cell", "repeat", "from_ns", "to_ns", "ios"]);
         assert_eq!(rows.iter().map(|r| r[8].parse::<u64>().unwrap()).sum::<u64>(), 40_000);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn text_never_becomes_a_formula() {
+    fn text_is_never_interpreted_as_a_formula() {
         for text in ["=1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "'x", "＝1"] {
             assert_eq!(guarded(text), format!("'{text}"));
         }

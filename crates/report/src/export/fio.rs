@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_the_fields_of_fio_and_the_values_of_the_measurement() {
+    fn an_exported_job_has_fio_fields_with_the_measured_values() {
         let file = files(&run()).remove(0).1.unwrap();
         let job = &file["jobs"][0];
         assert_eq!(job["job options"]["iodepth"], "16");
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_equal_those_of_fio() {
+    fn latency_bins_match_those_of_fio() {
         // fio 3.33 names bins of 64 ns and more by their midpoint.
         assert_eq!([0, 1, 63, 64, 127].map(middle), [0, 1, 63, 64, 127]);
         assert_eq!([128, 131, 256, 27_918_336].map(middle), [129, 131, 258, 27_918_336]);

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_frame_is_drawn_with_its_samples() {
+    fn each_frame_is_drawn_with_its_sample_count() {
         let folded = ["a;b 3".to_owned(), "a;<c> 1".to_owned()];
         let text = String::from_utf8(svg(&folded, "One & all", "4 samples").unwrap()).unwrap();
         for part in

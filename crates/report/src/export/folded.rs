@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_are_outermost_first_and_add_up() {
+    fn folded_stacks_start_with_the_outermost_frame_and_are_summed() {
         let expected = [
             "a_b_ c;vfs_read 1",
             "idle;do_idle;default_idle 4",
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_a_run_add_up_over_its_repeats() {
+    fn places_of_a_run_are_summed_over_its_repeats() {
         assert_eq!(
             places(&crate::export::sample::run()).unwrap(),
             [

@@ -58,7 +58,7 @@ mod tests {
     use iotrail_testing::sample::histogram;
 
     #[test]
-    fn the_log_reads_back_with_its_tags() {
+    fn an_hdr_log_is_read_back_with_its_tags() {
         let mut bytes = vec![];
         let refused = |e: io::Error| Error::machine(e.to_string(), "");
         assert_eq!(write(&run_without(2, 1), &mut bytes, &refused).unwrap(), 3);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_read_back_unchanged() {
+    fn parquet_tables_are_read_back_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let run = run();
         let parts = write(&run, folder.path(), &refused).unwrap();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_beyond_one_group_are_complete() {
+    fn rows_beyond_one_row_group_are_written_completely() {
         let folder = tempfile::tempdir().unwrap();
         let at_once = group_rows(table::all().find(|t| t.name == "ipis").unwrap());
         let mut cells = cells();

@@ -63,7 +63,7 @@ fn events() -> Vec<ReplayEvent> {
 }
 
 #[test]
-fn a_row_is_a_request_or_a_synchronous_call() {
+fn each_row_is_a_request_or_a_synchronous_call() {
     let mut out = vec![];
     let mut table = Table::new(&mut out).unwrap();
     events().iter().for_each(|event| table.event(event).unwrap());
@@ -76,7 +76,7 @@ fn a_row_is_a_request_or_a_synchronous_call() {
 }
 
 #[test]
-fn the_fio_log_has_no_bytes_beyond_the_end_of_a_file_that_is_only_read() {
+fn reads_in_a_fio_log_are_truncated_at_the_end_of_the_file() {
     let mut out = vec![];
     let mut log = IoLog::new(&mut out).unwrap();
     for mut event in events() {
@@ -94,7 +94,7 @@ fn the_fio_log_has_no_bytes_beyond_the_end_of_a_file_that_is_only_read() {
 }
 
 #[test]
-fn the_fio_log_is_in_order_and_the_job_has_the_flags_of_the_ring() {
+fn a_fio_log_is_in_submission_order_and_its_job_has_the_ring_flags() {
     let (mut out, mut job) = (vec![], Job::default());
     let mut log = IoLog::new(&mut out).unwrap();
     for event in events() {

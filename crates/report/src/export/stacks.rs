@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_has_each_text_and_function_once() {
+    fn a_profile_contains_each_string_and_function_once() {
         let mut packed = vec![];
         pprof(&iotrail_testing::trace::clean(), &stacks(), &mut packed).unwrap();
         let mut bytes = vec![];
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_the_first_mapping_of_a_profile() {
+    fn the_executable_is_the_first_mapping_of_a_profile() {
         let mut stacks = stacks();
         let own = stacks.frames[0].clone();
         stacks.frames.insert(0, Frame { module: Some("/lib/liburing.so.2".into()), library: true, ..own });

@@ -51,7 +51,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn rows_read_back_unchanged() {
+    fn packed_rows_are_read_back_unchanged() {
         let all = vec![vec![json!("],\"x"), json!(0.1 + 0.2), json!(u64::MAX)], vec![], vec![json!(null), json!(-0.0)]];
         let rows = Rows::from(all.clone());
         assert_eq!(rows.iter().collect::<Vec<_>>(), all);

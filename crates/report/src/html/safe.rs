@@ -42,14 +42,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_cannot_end_its_script() {
+    fn json_cannot_close_its_script_element() {
         let text = json(&["</script><!--", "a&b", "\u{2028}"]).unwrap();
         assert_eq!(text, r#"["\u003c/script\u003e\u003c!--","a\u0026b","\u2028"]"#);
         assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap()[0], "</script><!--");
     }
 
     #[test]
-    fn a_policy_identifies_scripts_by_hash() {
+    fn the_content_security_policy_identifies_scripts_by_hash() {
         // printf 'x' | openssl dgst -sha256 -binary | base64
         assert!(policy(&["x"]).contains("script-src 'sha256-LXEWQrcmsEQBYnyp+6wy9chTD7GQPMTbAiWHF5IaSIE=';"));
         assert_eq!(file_name("../run 3/ü.json"), "run-3--.json");

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_important_parts_are_omitted_first_and_named() {
+    fn the_least_important_parts_are_omitted_first_and_listed() {
         let mut b = Brief::new(Style::PLAIN, "all of it", "--full");
         b.part("", rows(15));
         b.part("time", rows(3)).or(Turn::Bar, rows(2)).gives_way(Turn::Time);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_fit_are_restored() {
+    fn omitted_parts_that_fit_are_restored() {
         let mut b = Brief::new(Style::PLAIN, "", "--full");
         b.part("", rows(17));
         b.part("per I/O", rows(1)).gives_way(Turn::PerIo);

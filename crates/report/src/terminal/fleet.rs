@@ -241,7 +241,7 @@ mod tests {
 
     /// The table's column widths are 6, 13, 7 and 12.
     #[test]
-    fn numbers_fit_their_columns() {
+    fn numbers_of_any_magnitude_fit_their_columns() {
         let all = [0.0, 1e-9, 0.001, 0.617, 1.0, 9.99, 99.9, 100.0, 999.4, 999.6, 93_738_624.0, 1e300, f64::INFINITY];
         assert!(all.iter().all(|x| bound(*x).chars().count() <= 6 && spread(*x).chars().count() <= 7));
         for (lo, hi) in all.iter().flat_map(|lo| all.iter().map(move |hi| (*lo, *hi))) {

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_has_at_most_20_lines_and_names_the_other_limits() {
+    fn a_replay_screen_has_at_most_20_lines_and_lists_other_limits() {
         let f =
             Fidelity { recorded: Some(1000.0), replayed: Some(980.0), error: Some(-0.02), ci95: Some([-0.03, 0.01]) };
         let figures = ["iops", "latency_p50", "latency_p99", "in_flight", "calls_per_io"];

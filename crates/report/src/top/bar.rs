@@ -45,7 +45,7 @@ mod tests {
     use crate::top::sample::shares;
 
     #[test]
-    fn letters_fill_the_bar_exactly() {
+    fn delivery_letters_fill_the_bar_exactly() {
         let thirds = shares(&[(DeliveryPath::Enter, 1), (DeliveryPath::ReschedIpi, 1), (DeliveryPath::TimerTick, 1)]);
         assert_eq!(
             letters(&thirds, 10),

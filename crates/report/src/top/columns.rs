@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn untrusted_names_are_sanitised_and_cut() {
+    fn untrusted_process_names_are_sanitised_and_truncated() {
         assert_eq!(process("db", 7, 16), "db (7)");
         assert_eq!(process("a-long-program-n", 4711, 16), "a-long-pr (4711)");
         assert_eq!(process("\x1b[2J", 7, 16), "\\u{1b}[2J (7)");

@@ -30,7 +30,7 @@ fn drawn(screen: &Screen, width: u16, height: u16) -> Vec<String> {
 }
 
 #[test]
-fn an_ascii_terminal_gets_the_same_screen_in_ascii() {
+fn the_screen_has_only_ascii_characters_on_an_ascii_terminal() {
     let mut screen = Screen::new("größer".into(), true, true);
     assert_eq!(drawn(&screen, 80, 24)[1], "watching .");
     screen.take(record());
@@ -44,7 +44,7 @@ fn an_ascii_terminal_gets_the_same_screen_in_ascii() {
 }
 
 #[test]
-fn at_80_by_24() {
+fn the_screen_fits_in_80_by_24_characters() {
     let lines = drawn(&screen(), 80, 24);
     assert_eq!(
         lines[..6],
@@ -63,7 +63,7 @@ fn at_80_by_24() {
 }
 
 #[test]
-fn at_40_by_10() {
+fn the_screen_fits_in_40_by_10_characters() {
     let lines = drawn(&screen(), 40, 10);
     assert_eq!(
         lines,
@@ -163,7 +163,7 @@ fn a_ring_page_opens_and_closes() {
 }
 
 #[test]
-fn quitting() {
+fn q_and_ctrl_c_quit() {
     let mut screen = screen();
     assert!(!screen.key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE)));
     assert!(!screen.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
@@ -172,7 +172,7 @@ fn quitting() {
 }
 
 #[test]
-fn output_without_a_terminal_is_lines() {
+fn output_without_a_terminal_is_plain_lines() {
     assert_eq!(
         block(&record(), Style::PLAIN).to_string(),
         "\

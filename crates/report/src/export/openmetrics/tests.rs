@@ -171,7 +171,7 @@ fn counters_never_decrease() {
 }
 
 #[test]
-fn the_accept_header_decides() {
+fn the_accept_header_selects_the_format() {
     use Format::{OpenMetrics, Prometheus};
     for (header, expected) in [
         (

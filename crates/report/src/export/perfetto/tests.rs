@@ -100,7 +100,7 @@ fn slices(trace: &Trace) -> Vec<Slice> {
 }
 
 #[test]
-fn slices_are_stages_and_flows_are_ios() {
+fn each_stage_is_a_slice_and_each_io_a_flow() {
     let trails = source();
     let (trace, written) = export(&trails);
     let slices = slices(&trace);
@@ -161,7 +161,7 @@ fn each_slice_is_on_a_lane_of_a_process() {
 }
 
 #[test]
-fn a_later_completion_has_only_its_delivery() {
+fn later_multishot_completions_have_only_a_delivery_slice() {
     let t = trail();
     let first = RequestTrace { more: true, ..t.clone() };
     let mut last = t.clone();
@@ -173,7 +173,7 @@ fn a_later_completion_has_only_its_delivery() {
 }
 
 #[test]
-fn losses_are_counters_and_the_clock_is_named() {
+fn losses_are_exported_as_counters_with_a_clock_snapshot() {
     let (trace, _) = export(&[]);
     let snapshot = trace.packet[0].clock_snapshot.as_ref().unwrap();
     assert_eq!(snapshot.primary_trace_clock, Some(proto::MONOTONIC));

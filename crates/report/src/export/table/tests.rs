@@ -26,7 +26,7 @@ fn leaves(value: &Value, at: &str, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn each_figure_has_a_column() {
+fn each_measurement_field_has_a_column() {
     let mut found = BTreeSet::new();
     leaves(&serde_json::to_value(full()).unwrap(), "", &mut found);
     let lists: Vec<&str> =
@@ -46,7 +46,7 @@ fn each_figure_has_a_column() {
 }
 
 #[test]
-fn counts_per_io_have_the_names_of_their_figures() {
+fn per_io_columns_have_the_names_of_their_metrics() {
     for metric in iotrail_answer::compare::Metric::PER_IO {
         let at = format!("/per_io/{}", metric.field());
         assert!(MEASUREMENTS.columns.iter().any(|c| (c.name, c.at) == (metric.name(), at.as_str())), "{metric}");
@@ -70,7 +70,7 @@ fn each_column_has_a_source() {
 }
 
 #[test]
-fn list_tables_have_the_items_of_the_measurement() {
+fn list_tables_contain_the_items_of_the_measurement() {
     let m = full();
     let json = serde_json::to_value(&m).unwrap();
     let rows = |name: &str| {

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_show_their_distance_from_1() {
+    fn grid_cells_show_their_difference_from_1() {
         assert_eq!([short(1.124), short(0.7), short(4.53), short(0.068)], ["+12 %", "−30 %", "×4.53", "×0.068"]);
     }
 }

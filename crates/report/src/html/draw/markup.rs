@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_cannot_end_an_element() {
+    fn text_and_attributes_are_escaped_in_markup() {
         let mut m = Markup::default();
         m.open("g", &[("class", &"\"><script>")]);
         m.text("text", &[("x", &Percent(33.3333))], "a</text><b>&\u{202e}\u{1b}");

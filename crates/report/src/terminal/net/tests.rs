@@ -119,7 +119,7 @@ fn has(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn the_screen_of_a_network_load_has_both_sides() {
+fn the_screen_of_a_network_load_describes_server_and_sender() {
     let text = screen(&measurement(), true, PLAIN).to_string();
     has(
         &text,
@@ -152,7 +152,7 @@ fn the_screen_of_a_network_load_has_both_sides() {
 }
 
 #[test]
-fn the_first_lines_of_a_network_load() {
+fn the_first_lines_of_a_network_load_match_the_golden_files() {
     let calm = Measurement { warnings: Vec::new(), ..measurement() };
     let mut bound = measurement();
     bound.net.as_mut().unwrap().sender.busiest_thread = Some(0.97);

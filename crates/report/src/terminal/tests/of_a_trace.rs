@@ -52,7 +52,7 @@ fn the_screen_of_a_traced_program_matches_the_golden_file() {
 }
 
 #[test]
-fn iowait_is_a_note_with_the_ring_that_causes_it() {
+fn iowait_is_noted_with_the_ring_that_causes_it() {
     let mut t = clean();
     let waits = EnterWaits { waits: 200, iowait_ns: Some(1_500_000_000), ..EnterWaits::default() };
     t.rings[0].enter_waits = Some(waits);
@@ -110,7 +110,7 @@ fn punts_are_printed_with_their_cause() {
 }
 
 #[test]
-fn too_small_a_sample_gives_no_estimate() {
+fn too_small_a_sample_has_no_estimate() {
     let mut t = clean();
     t.total.followed.one_in = 64;
     let r = &mut t.rings[0];
@@ -216,7 +216,7 @@ fn time_in_the_completion_queue_has_bounds() {
 }
 
 #[test]
-fn a_sampled_mean_needs_its_interval() {
+fn a_sampled_mean_is_printed_only_with_its_interval() {
     let mut t = busy();
     t.total.followed.one_in = 100;
     t.total.latency_ns.mean_ci95 = Some([88_000.0, 160_000.0]);

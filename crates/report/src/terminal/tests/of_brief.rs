@@ -169,7 +169,7 @@ fn a_measurement_has_at_most_20_lines_with_any_findings() {
 }
 
 #[test]
-fn a_long_answer_is_cut_before_its_remedy() {
+fn a_long_answer_and_its_remedy_are_truncated_separately() {
     let mut t = clean();
     wordy(&mut t);
     let mut f = findings().remove(0);
@@ -187,7 +187,7 @@ fn a_long_answer_is_cut_before_its_remedy() {
 }
 
 #[test]
-fn the_brief_screen_of_a_crowded_trace_matches() {
+fn the_brief_screen_of_a_trace_with_all_parts_matches_the_golden_file() {
     let mut t = clean();
     wordy(&mut t);
     (t.findings, t.total.warnings) = (findings(), limits());
@@ -196,7 +196,7 @@ fn the_brief_screen_of_a_crowded_trace_matches() {
 }
 
 #[test]
-fn the_brief_screen_of_a_crowded_measurement_matches() {
+fn the_brief_screen_of_a_full_measurement_matches_the_golden_file() {
     let mut m = sample::measurement();
     (m.per_io.kicks, m.iops, m.warnings) = (Some(1.0), Some(100_000.0), limits());
     same_as_golden("bench-crowded", &bench::screen(&m, false, PLAIN).to_string());

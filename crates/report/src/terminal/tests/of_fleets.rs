@@ -61,7 +61,7 @@ fn made(ratios: &[(f64, &str)], others: Vec<FleetNode>) -> FleetAnswer {
 }
 
 #[test]
-fn the_first_lines_of_fleets_match() {
+fn the_first_lines_of_fleets_match_the_golden_files() {
     let (old, new) = ("6.1.0", "6.18.0");
     let one_turns: Vec<(f64, &str)> =
         (0..8).map(|i| if i == 6 { (0.7, old) } else { (1.3 + 0.01 * f64::from(i % 3), new) }).collect();

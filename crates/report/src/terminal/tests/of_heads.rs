@@ -90,7 +90,7 @@ fn spread(m: &mut Measurement, at: &Map<String, Value>, i: usize) {
 }
 
 #[test]
-fn the_first_lines_of_runs_match() {
+fn the_first_lines_of_runs_match_the_golden_files() {
     let depth = |n: &[i64]| vec![("depth", n.iter().map(|d| json!(d)).collect::<Vec<_>>())];
     let mut disturbed = made(&sixteen(), &TWO, peeking_elsewhere_is_slow);
     for c in disturbed.comparisons.iter_mut().take(3) {

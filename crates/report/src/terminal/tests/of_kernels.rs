@@ -40,7 +40,7 @@ fn boot(run: i64, kernel: &str, table: &str, emulated: bool) -> RunRecord {
 }
 
 #[test]
-fn the_first_lines_of_several_kernels_match() {
+fn the_first_lines_of_several_kernels_match_the_golden_files() {
     for (name, table, emulated, failed) in [
         ("kernels", "delivery", false, None),
         ("kernels-emulated", "delivery", true, None),

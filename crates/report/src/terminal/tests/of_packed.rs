@@ -84,7 +84,7 @@ fn said(r: &RunRecord) -> serde_json::Value {
 }
 
 #[test]
-fn packed_measurements_give_the_same_tables_and_pages() {
+fn packed_measurements_produce_the_same_tables_and_pages() {
     for table in TABLES {
         let whole = run(table);
         let (packed, _) = packed(&whole);
@@ -102,7 +102,7 @@ const AT_ONCE: usize = 7;
 const PASSES: usize = 70;
 
 #[test]
-fn few_cells_are_unpacked_at_a_time_and_rarely() {
+fn few_cells_are_unpacked_at_a_time() {
     let mut whole = run("delivery");
     for depth in 5..15 {
         for i in 0..2 {

@@ -73,7 +73,7 @@ fn run_of(arms: &[(TriedArm, Option<f64>)]) -> RunRecord {
 }
 
 #[test]
-fn the_first_lines_of_a_program_match() {
+fn the_first_lines_of_program_runs_match_the_golden_files() {
     let as_is = || tried("as-is", "", counted(DeliveryPath::ReschedIpi, 0.9, 1.0));
     let coop = || tried(COOP, COOP, counted(DeliveryPath::Enter, 0.0, 1.0));
     let illegal = TriedArm {
