@@ -44,7 +44,7 @@ mod tests {
     use crate::waker::Line;
 
     #[test]
-    fn every_waker_is_read_as_it_was_written() {
+    fn each_waker_round_trips_through_its_text() {
         let line = |name: Option<&str>| Line { irq: 36, name: name.map(str::to_owned) };
         for waker in [
             Waker::Irq { line: line(Some("nvme0q2 on CPU 7, x")), cpu: 1 },

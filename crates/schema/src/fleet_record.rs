@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fleet_is_named_by_its_letter() {
+    fn a_fleet_id_is_the_letter_f_and_a_number() {
         assert_eq!(number(&id(3)), Some(3));
         for other in ["3", "f", "f+3", "f-3", "f3.json", "F3", "f99999999999999999999"] {
             assert_eq!(number(other), None, "{other}");

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_has_the_number_of_its_position() {
+    fn opcode_numbers_match_the_kernel_header() {
         // include/uapi/linux/io_uring.h
         for (number, name) in [
             (5, "write_fixed"),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn traits_are_by_name() {
+    fn opcode_traits_are_found_by_name() {
         assert!(is("read_multishot", READS) && !is("read_multishot", POLLED | WRITES));
         assert!(is("fsync", WORKER), "io_uring's");
         assert!(!is("op_70", u32::MAX) && has_no_file("op_70") && !has_no_file("aio_op_4"));

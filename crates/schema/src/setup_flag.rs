@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_bit_and_name_is_unique() {
+    fn setup_flag_bits_and_names_are_unique() {
         for (i, f) in ALL.iter().enumerate() {
             assert!(ALL[i + 1..].iter().all(|g| g.bit != f.bit && g.name != f.name), "{}", f.name);
         }

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trigger_has_one_name() {
+    fn the_json_name_of_a_trigger_is_its_displayed_name() {
         for trigger in Trigger::ALL {
             assert_eq!(serde_json::to_value(trigger).unwrap(), trigger.name());
         }

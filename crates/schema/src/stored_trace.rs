@@ -105,13 +105,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_leads_back_to_its_number() {
+    fn a_trace_id_parses_back_to_its_number() {
         assert_eq!(number(&id(12)), Some(12));
         assert_eq!(["12", "t", "t1x", "f3", "t-1"].map(number), [None; 5]);
     }
 
     #[test]
-    fn a_redacted_command_keeps_its_program_and_its_status() {
+    fn a_redacted_command_keeps_its_program_and_exit_status() {
         let argv = |all: &[&str]| Subject::Command {
             argv: all.iter().map(|a| (*a).to_owned()).collect(),
             exit_status: Some(3),

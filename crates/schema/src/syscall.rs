@@ -132,13 +132,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_is_listed_once() {
+    fn each_system_call_is_listed_once() {
         let first = |call: &Call| ALL.iter().position(|other| other.name == call.name);
         assert!(ALL.iter().enumerate().all(|(i, call)| first(call) == Some(i)));
     }
 
     #[test]
-    fn calls_that_move_bytes_return_their_number() {
+    fn calls_that_return_a_byte_count_are_listed() {
         let moving: Vec<&str> = ALL.iter().map(|call| call.name).filter(|name| moves_bytes(name)).collect();
         let of_sockets = ["recvfrom", "recvmsg", "sendto", "sendmsg"];
         assert_eq!(moving[..10].join(" "), "read readv pread64 preadv preadv2 write writev pwrite64 pwritev pwritev2");

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_always_sum_to_the_latency() {
+    fn stage_durations_add_up_to_the_latency() {
         let at = |t: &RequestTrace, ns| Some(Stamp { ns: t.submitted.ns + ns, cpu: 3 });
         let mut t = trail();
         assert_eq!(
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_out_of_order_are_left_out() {
+    fn out_of_order_timestamps_are_omitted() {
         let mut t = trail();
         t.issued = Some(Stamp { ns: t.posted.ns + 1, cpu: 0 });
         t.queued = Some(Stamp { ns: t.submitted.ns + 1, cpu: 0 });

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_of_a_name_is_its_number() {
+    fn flag_and_register_names_are_indexed_by_number() {
         for (number, name) in [(12, "enable_rings"), (22, "pbuf_ring"), (33, "resize_rings"), (37, "bpf_filter")] {
             assert_eq!(register_op(number), name);
         }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_a_result_that_the_program_had() {
+    fn each_result_of_a_program_counts_as_one_operation() {
         let zero_copy = OpcodeRecord { more: 6400, notifications: 6400, ..of("send_zc", 6400, 12_800) };
         assert_eq!(operations(12_800, &[zero_copy]), 6400);
         let messages = [of("msg_ring", 500, 500), of("unknown", 0, 500)];
