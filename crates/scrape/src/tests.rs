@@ -46,7 +46,7 @@ fn answer(server: &Server, request: &[u8]) -> String {
 const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost:9464\r\n\r\n";
 
 #[test]
-fn a_scrape_is_answered_in_the_format_that_it_asks_for() {
+fn a_scrape_is_answered_in_the_requested_format() {
     let (server, _end) = served();
     let text = answer(&server, GET);
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -69,7 +69,7 @@ fn a_scrape_is_answered_in_the_format_that_it_asks_for() {
 }
 
 #[test]
-fn a_request_that_is_not_a_scrape_is_refused_and_reported() {
+fn a_request_that_is_not_a_scrape_is_rejected_and_counted() {
     let (server, _end) = served();
     let many: Vec<u8> = (0..100).fold(b"GET /metrics HTTP/1.1\r\n".to_vec(), |mut text, i| {
         text.extend_from_slice(format!("h{i}: x\r\n").as_bytes());
@@ -93,7 +93,7 @@ fn a_request_that_is_not_a_scrape_is_refused_and_reported() {
 }
 
 #[test]
-fn a_request_is_answered_under_addresses_and_names_of_this_machine_only() {
+fn only_requests_for_this_machines_addresses_and_names_are_answered() {
     let named = Address { at: SocketAddr::from(([127, 0, 0, 1], 0)), name: Some("Metrics.Example".into()) };
     let (server, _end) = served_at(named);
     let status = |request: String| {
@@ -166,13 +166,13 @@ fn slow_and_disconnected_clients_do_not_affect_others() {
 }
 
 #[test]
-fn a_trace_that_does_not_answer_is_reported() {
+fn a_scrape_fails_with_503_if_the_trace_does_not_answer() {
     let server = Server::start(address("0").unwrap()).unwrap();
     assert!(answer(&server, GET).starts_with("HTTP/1.1 503 "));
 }
 
 #[test]
-fn a_port_without_an_address_is_on_loopback() {
+fn a_port_without_an_address_is_bound_to_loopback() {
     let is = |text: &str| address(text).map(|of| of.at.to_string());
     assert_eq!(is("9464").as_deref(), Ok("127.0.0.1:9464"));
     assert_eq!(is(":0").as_deref(), Ok("127.0.0.1:0"));
