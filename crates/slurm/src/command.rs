@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slurms_last_message_is_the_reason() {
+    fn the_last_slurm_message_is_the_reason_for_a_failure() {
         let said = |text| failure(text).map(|f| f.to_string());
         let no_config = "sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n\
                          sbatch: error: fetch_config: DNS SRV lookup failed\n\
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn options_in_the_environment_are_those_of_the_submitted_job() {
+    fn environment_variables_with_slurm_options_are_recognized() {
         let is = |program, variable: &str| is_options(program, OsStr::new(variable));
         assert!(is("squeue", "SQUEUE_PARTITION") && is("scancel", "SCANCEL_STATE") && is("sacct", "SACCT_LOCAL"));
         assert!(is("sinfo", "SINFO_FORMAT") && is("scontrol", "SCONTROL_ALL") && is("sbatch", "SBATCH_WAIT"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_reported_with_its_remedy() {
+    fn a_missing_slurm_program_is_reported_with_a_remedy() {
         let absent = ask("no-such-program-of-slurm", [""; 0]).unwrap_err();
         let line = absent.error("cannot submit").to_string();
         assert!(
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_input_is_passed_on() {
+    fn standard_input_is_passed_to_the_program() {
         assert_eq!(ask_with("cat", [""; 0], "a\nb").map(|(out, _)| out), Ok("a\nb".into()));
         assert_eq!(ask("sh", ["-c", "exit 3"]), Err(Failure::Failed("sh ended with exit status: 3".into())));
     }

@@ -146,7 +146,7 @@ mod tests {
         "n1|allocated|none\nn2|idle|none\nn3|down*|Not responding\nn4|drained|the disk | is changed\nn2|idle|none\n";
 
     #[test]
-    fn nodes_are_read_with_their_problems() {
+    fn nodes_are_parsed_with_their_problems() {
         let nodes = read(SINFO);
         assert_eq!(nodes.keys().collect::<Vec<_>>(), ["n1", "n2", "n3", "n4"]);
         let unusable: Vec<Option<String>> = nodes.values().map(Node::unusable).collect();
@@ -160,7 +160,7 @@ mod tests {
 
     /// All states documented for Slurm 22.05 to 25.05, with their suffixes.
     #[test]
-    fn every_state_of_the_manual_page_has_its_meaning() {
+    fn all_documented_node_states_are_classified() {
         let is_out = |state: &str| Node { state: state.into(), reason: None }.unusable().is_some();
         for state in ["down", "down*", "down$", "drained", "drained*", "draining@", "drain", "fail", "failing", "error"]
         {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_node_list_is_refused() {
+    fn an_invalid_node_list_is_rejected() {
         assert_eq!(hostnames("n1\nn2\n", ""), Ok(vec!["n1".to_owned(), "n2".into()]));
         assert_eq!(hostnames("", "Invalid hostlist: rack-[a,b]\n"), Err("Invalid hostlist: rack-[a,b]".into()));
         assert_eq!(hostnames("n1\n", "Invalid hostlist: n1]\n"), Err("Invalid hostlist: n1]".into()));
@@ -212,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_steers_no_terminal() {
+    fn a_node_reason_cannot_control_the_terminal() {
         let nodes = read("n1|drained|\u{1b}[31mred\n");
         assert_eq!(nodes["n1"].unusable().as_deref(), Some("drained: \\u{1b}[31mred"));
     }
 
     #[test]
-    fn a_node_is_reached_at_its_address() {
+    fn the_address_of_a_node_is_its_node_addr() {
         let text = "NodeName=n1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=vm Version=22.05.8";
         assert_eq!(
             (reached_at(text), reached_at("NodeName=n1 NodeHostName=vm"), reached_at("")),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tried_submission_names_its_nodes() {
+    fn the_nodes_of_a_test_submission_are_parsed() {
         let said =
             "sbatch: Job 1 to start at 2026-11-25T02:50:29 using 6 processors on nodes n[1-3] in partition all\n";
         assert_eq!(tested(said).as_deref(), Some("n[1-3]"));

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_left_on_the_node_are_found() {
+    fn items_in_the_outbox_are_found_and_cleared_for_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let outbox = Outbox::new(folder.path(), 3);
         assert_eq!((outbox.progress(), outbox.ended()), (None, None));

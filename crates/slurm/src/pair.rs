@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_ends_with_its_input() {
+    fn a_server_exits_when_its_input_is_closed() {
         let words = ["-c".to_owned(), "echo it serves; exec sleep 100".into()];
         let mut child = shell(&while_input(Path::new("/bin/sh"), &words));
         let mut said = [0; 10];
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_copied_files_are_removed() {
+    fn only_files_copied_to_the_node_are_removed() {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("it's/7");
         let server = folder.with_file_name("7-server");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_fails_ends_its_output() {
+    fn a_failed_server_closes_its_output() {
         let mut child = shell(&while_input(Path::new("/bin/sh"), &["-c".to_owned(), "exit 3".into()]));
         let mut said = String::new();
         child.stdout.take().unwrap().read_to_string(&mut said).unwrap();

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn however_an_option_is_written_it_is_found() {
+    fn job_options_are_found_in_any_spelling() {
         for more in [&["--partition=a"][..], &["--partition", "a"], &["-pa"], &["-p", "a"], &["--part=a"]] {
             assert_eq!(of(more), ["--partition=a"], "{more:?}");
         }
@@ -131,13 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_comes_before_what_is_given() {
+    fn command_line_options_follow_those_of_the_environment() {
         let variable = |name: &str| (name == "SBATCH_PARTITION").then(|| "b".to_owned());
         assert_eq!(options(&["-pa".to_owned()], &variable), ["--partition=b", "--partition=a"]);
     }
 
     #[test]
-    fn a_limit_is_read_as_slurm_writes_it() {
+    fn time_limits_are_parsed_in_all_slurm_formats() {
         for (text, minutes) in [
             ("90", Some(90)),
             ("5:00", Some(5)),

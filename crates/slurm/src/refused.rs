@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_options_are_kept() {
+    fn compatible_user_options_are_accepted() {
         for text in [
             "",
             "--partition=lab --time=30 --account a --qos=high --reservation r",

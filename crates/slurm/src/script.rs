@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_takes_it_and_the_experiment_is_not_touched() {
+    fn the_script_is_valid_shell_and_keeps_the_experiment_unmodified() {
         let options = ["--seed=3".to_owned(), "--file=/data/it's".into()];
         for program in [Program::Installed("/a b".into()), Program::At("/x/iotrail".into()), Program::Comes] {
             let shared = Some(Path::new("/s h"));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_the_folder_and_the_environment_that_it_has_here() {
+    fn the_script_restores_the_working_directory_and_environment() {
         let (program, words) = (installed(), ["net".to_owned(), "bench".into(), "--ring=a b".into()]);
         let within = Some(Path::new("/my work"));
         let text = Script { within, ..script(&program, &[], "a") }.text();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_program_the_status_is_that_of_a_shell() {
+    fn a_script_without_the_program_exits_with_status_127() {
         if !Path::new("/usr/bin/iotrail").exists() {
             assert_eq!(run(&installed()), (Some(127), 0));
         }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_of_dos_are_not_in_the_script() {
+    fn dos_line_endings_are_removed_from_the_script() {
         let program = installed();
         let text = script(&program, &[], "name = \"a\"\r\n[load]\r\n").text();
         assert!(!text.contains('\r') && text.contains("\nname = \"a\"\n[load]\nEND"), "{text}");

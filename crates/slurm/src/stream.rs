@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_with_any_content_read_back_complete() {
+    fn frames_with_any_content_are_read_back_completely() {
         let bytes: Vec<u8> = (0..=255).cycle().take(70_000).collect();
         let mut sent = b"Welcome to n3\n".to_vec();
         write(&mut sent, Item::Store, &bytes).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_sent_once_and_the_end_closes_the_stream() {
+    fn each_change_is_sent_once_until_the_task_ends() {
         let folder = tempfile::tempdir().unwrap();
         let outbox = Outbox::new(folder.path(), 1);
         outbox.put(Item::Progress, b"1").unwrap();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_has_none_of_the_options_that_the_environment_has() {
+    fn option_variables_are_removed_from_the_environment_of_a_step() {
         for variable in ["SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PARTITION", "SLURM_HET_SIZE", "SRUN_EXPORT_ENV"] {
             assert!(is_options(variable), "{variable}");
         }

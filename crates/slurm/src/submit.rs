@@ -61,12 +61,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_is_read_with_and_without_a_cluster() {
+    fn the_job_id_is_parsed_with_and_without_a_cluster() {
         assert_eq!([number("4\n"), number("4;big\n"), number("Submitted batch job 4\n")], [Some(4), Some(4), None]);
     }
 
     #[test]
-    fn a_job_of_another_cluster_is_distinguished() {
+    fn a_job_on_another_cluster_is_detected() {
         assert_eq!(elsewhere("4\n", None), None);
         assert_eq!(elsewhere("4;big\n", Some("big")), None);
         assert_eq!(elsewhere("4;big\n", None), Some(("4", "big")));

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_split_as_a_shell_does() {
+    fn words_are_split_like_in_a_shell() {
         for (text, words) in [
             ("", &[][..]),
             ("  --partition=a  -A b ", &["--partition=a", "-A", "b"]),
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_word_is_read_back() {
+    fn a_quoted_word_is_split_back_unmodified() {
         for word in ["a", "", "a b", "it's", "$(x)", "a\"b", "--file=/x y"] {
             assert_eq!(split(&quoted(word)), Ok(vec![word.to_owned()]));
         }

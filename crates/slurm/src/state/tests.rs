@@ -6,7 +6,7 @@ const HELD: &str = "4|PENDING||JobHeldUser\n5|PENDING||JobHeldUser\n";
 const LOST: &str = "4|COMPLETED|n1|None\n7|RUNNING|n2|None\n5|FAILED|n4|NonZeroExitCode\n6|PENDING||BeginTime\n";
 
 #[test]
-fn squeue_is_read() {
+fn squeue_output_is_parsed() {
     let held = queued(HELD);
     assert!(held.len() == 2 && held.values().all(|j| j.state == State::Waiting && j.node.is_none()));
     let jobs = queued(LOST);
@@ -23,7 +23,7 @@ const ACCOUNTED: &str =
     "2|COMPLETED|n1\n3|FAILED|n2\n4|CANCELLED by 0|None assigned\n5|RUNNING|n4\n1|PENDING|None assigned\n";
 
 #[test]
-fn sacct_is_read() {
+fn sacct_output_is_parsed() {
     let jobs = accounted(ACCOUNTED);
     let of = |n: u64| (jobs[&n].state, jobs[&n].node.as_deref());
     assert_eq!(of(2), (State::Ended(Ending::Completed), Some("n1")));
@@ -35,7 +35,7 @@ fn sacct_is_read() {
 }
 
 #[test]
-fn every_state_of_the_manual_page_has_its_meaning() {
+fn all_documented_job_states_are_classified() {
     for name in ["PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"] {
         assert_eq!(state(name), State::Waiting, "{name}");
     }
@@ -57,7 +57,7 @@ fn every_state_of_the_manual_page_has_its_meaning() {
 }
 
 #[test]
-fn scontrol_reports_restarts_and_the_scripts_status() {
+fn restarts_and_exit_status_are_parsed_from_scontrol() {
     let text = "JobId=6 JobName=iotrail UserId=root(0) JobState=PENDING Reason=BeginTime Dependency=(null) \
                 Requeue=1 Restarts=1 BatchFlag=1 Reboot=0 ExitCode=127:0 RunTime=00:00:00 ReqNodeList=n3 ExcNodeList=(null) NodeList=\n";
     assert_eq!(shown(text), Detail { restarts: 1, exit: 127 });
