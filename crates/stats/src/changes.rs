@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_is_that_of_the_published_statistic() {
+    fn the_change_point_maximizes_the_published_statistic() {
         // By hand: for 1 1 1 | 5 5 5 all nonzero distances are between the parts, and (2·36/9)·9/6 is the statistic.
         assert_eq!(best(&[1.0, 1.0, 1.0, 5.0, 5.0, 5.0]), Some(3));
         assert_eq!(best(&[1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0]), Some(4));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_found_where_they_are() {
+    fn changes_are_found_at_the_borders_of_levels() {
         let values = series(&[(0.0, 12), (0.1, 20), (0.04, 10)], 0.01, 1);
         let found = changes(&values, 1);
         assert_eq!(found.iter().map(|c| c.at).collect::<Vec<_>>(), [12, 32]);
@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn a_temporary_change_is_found() {
+    fn a_temporary_change_is_detected() {
         // The first split of the full series alone would not be significant.
         let values = series(&[(0.0, 15), (0.08, 8), (0.0, 15)], 0.01, 2);
         assert_eq!(changes(&values, 1).iter().map(|c| c.at).collect::<Vec<_>>(), [15, 23]);
     }
 
     #[test]
-    fn a_temporary_change_is_found_in_few_values() {
+    fn a_temporary_change_is_detected_in_few_values() {
         for (levels, places) in [
             ([(9.9, 8), (8.5, 8), (9.9, 8)], [8, 16]),
             ([(9.9, 4), (8.5, 4), (9.9, 8)], [4, 8]),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_without_changes_rarely_has_one() {
+    fn a_constant_series_rarely_shows_a_change() {
         for n in [8, 20, 60] {
             let false_ones = share(|seed| !changes(&series(&[(0.0, n)], 0.03, seed), 1).is_empty());
             assert!(false_ones <= 0.02, "{n} values: {false_ones}");
@@ -231,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn many_series_together_rarely_have_one() {
+    fn many_constant_series_together_rarely_show_a_change() {
         let of_40 = |seed: u64| (0..40).any(|i| !changes(&series(&[(0.0, 20)], 0.03, 40 * seed + i), 40).is_empty());
         let false_ones = (1..=200).filter(|seed| of_40(*seed)).count();
         assert!(false_ones <= 6, "of 200: {false_ones}");
     }
 
     #[test]
-    fn a_change_of_three_times_the_noise_is_found() {
+    fn a_change_of_three_times_the_noise_is_detected() {
         let found = share(|seed| {
             let found = changes(&series(&[(0.0, 10), (0.09, 10)], 0.03, seed), 1);
             matches!(&found[..], [one] if one.at.abs_diff(10) <= 2)
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_change_is_found_in_95_of_100() {
+    fn the_smallest_detectable_change_is_detected_in_95_percent_of_trials() {
         for n in [10, 20, 60] {
             let by = (1..=100).map(|seed| smallest(&series(&[(0.0, n)], 0.03, seed), 1).unwrap()).sum::<f64>() / 100.0;
             let found = share(|seed| !changes(&series(&[(0.0, n / 2), (by, n / 2)], 0.03, seed), 1).is_empty());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_where_the_place_is_found() {
+    fn intervals_of_detected_changes_have_their_nominal_coverage() {
         let (mut held, mut all) = (0, 0);
         for seed in 1..=1000 {
             let found = changes(&series(&[(0.0, 12), (0.12, 12)], 0.03, seed), 1);

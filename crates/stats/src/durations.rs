@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_and_many_values_have_equal_statistics() {
+    fn few_and_many_values_have_the_same_statistics() {
         let (mut one, mut other, mut all) = (Durations::default(), Durations::default(), histogram::new());
         for ns in 1..=1000 {
             if ns <= 300 {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn many_different_values_are_worth_a_histogram() {
+    fn many_different_values_are_stored_in_a_histogram() {
         let mut all = Durations::default();
         let is_many = |all: &Durations| matches!(all.values, Values::Many(_));
         (0..100_000).for_each(|n| all.take(1_000_000 + n * 10, 1));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_counts_with_its_weight() {
+    fn each_value_counts_by_its_weight() {
         let mut all = Durations::default();
         (0..48).for_each(|_| all.take(100, 1));
         assert_eq!((all.latency(100).count, all.latency(100).mean, all.latency(100).p50), (48, Some(100.0), Some(100)));

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_known_counts() {
+    fn intervals_match_published_poisson_intervals() {
         // R: poisson.test(n)$conf.int.
         for (n, lo, hi) in [(1, 0.0253, 5.572), (10, 4.795, 18.39), (50, 37.11, 65.92), (400, 361.8, 441.2)] {
             let got = interval(&[sampled(n, n as f64 / 4.0)], 64).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn few_items_give_no_total_and_complete_ones_are_exact() {
+    fn few_sampled_items_have_no_total_and_complete_strata_are_exact() {
         assert_eq!(total(&[sampled(1, 1.0)], 64), None);
         assert_eq!(total(&[sampled(49, 49.0)], 64), None);
         assert_eq!(total(&[sampled(50, 50.0)], 64).map(|t| t.total), Some(3200.0));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn complete_strata_have_no_error() {
+    fn complete_strata_do_not_contribute_to_the_error() {
         let mut t = Stratum::default();
         (0..48).for_each(|_| t.take(1, 0.5));
         assert_eq!(total(&[t], 1), Some(Total { total: 24.0, lo: 24.0, hi: 24.0 }));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_was_seen_completely_is_exact() {
+    fn the_total_of_a_completely_observed_period_is_exact() {
         let none = Rest { span: 0.0, counted: 0.0, slowed: 1.0 };
         let rest = Rest { span: 10.0, counted: 10.0, slowed: 1.0 };
         assert_eq!(total(7.0, &[], none), Some(Total { total: 7.0, interval: Some((7.0, 7.0)) }));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_operations_follow_their_count_and_others_the_time() {
+    fn events_are_expanded_by_operations_or_by_time() {
         let rest = Rest { span: 1000.0, counted: 3000.0, slowed: 1.0 };
         let counts = [10.0, 0.0, 40.0, 10.0, 0.0, 20.0];
         // The windows met 80 operations in 30 ms, which is 2,667 of 3,000.
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn none_seen_is_not_none() {
+    fn zero_observed_events_have_a_nonzero_upper_bound() {
         let windows = [window(0.0, 10.0); 40];
         let t = total(0.0, &windows, Rest { span: 5000.0, counted: 10_000.0, slowed: 1.0 }).unwrap();
         let (lo, hi) = t.interval.unwrap();
@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_far_from_an_end_of_its_interval_is_not_narrow() {
+    fn an_estimate_far_from_an_interval_bound_is_not_narrow() {
         let printed = [1.0, 1.2, 1.26, 1.4].map(|estimate| is_narrow(estimate, (1.0, 1.45)));
         assert_eq!(printed, [false, true, false, false]);
         assert!(is_narrow(1.24, (1.0, 1.5)) && !is_narrow(1.24, (1.0, 1.51)), "too wide");
     }
 
     #[test]
-    fn operations_that_no_window_met_may_have_other_events() {
+    fn operations_outside_all_windows_widen_the_interval() {
         // No window met 2,000 of 4,000 operations, which took 30 ms.
         let windows = [window(30.0, 10.0); 40];
         let t = total(0.0, &windows, Rest { span: 1000.0, counted: 4000.0, slowed: 1.0 }).unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_program_in_windows_has_no_missed_phase() {
+    fn the_interval_accounts_for_slowdown_in_windows() {
         // Half as many operations per time as outside.
         let windows = [window(20.0, 10.0); 40];
         let width = |slowed| {
@@ -205,7 +205,7 @@ mod tests {
 
     /// Four standard errors over 500 runs are 3.9 % of the nominal 95 %.
     #[test]
-    fn intervals_have_their_nominal_coverage() {
+    fn expansion_intervals_have_their_nominal_coverage() {
         const SPANS: u64 = 500;
         for (name, program) in PROGRAMS {
             let covered = (0..SPANS).filter(|seed| is_covered(program, *seed)).count();

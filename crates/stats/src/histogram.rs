@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_and_the_memory_are_as_stated() {
+    fn histogram_error_and_memory_are_within_the_documented_limits() {
         let mut h = new();
         assert_eq!(h.distinct_values() * 8, BYTES);
         for v in [1, 999, 1_234_567, 987_654_321_012, MAX_NS] {
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_histogram_reads_back_identically() {
+    fn a_histogram_round_trips_through_bytes() {
         let mut h = new();
         h.record_n(80_000, 900).unwrap();
         h.record_n(4_000_000, 100).unwrap();

@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_tables() {
+    fn adjusted_p_values_match_published_ones() {
         // R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm").
         let got = adjusted(&[0.01, 0.04, 0.03, 0.005]);
         for (got, wanted) in got.iter().zip([0.03, 0.06, 0.06, 0.02]) {

@@ -9,7 +9,7 @@ fn fleet(of: &[(f64, f64)]) -> Vec<Machine> {
 /// `metafor`'s `rma(yi, vi, method = "PM", test = "knha")` with its data set `dat.bcg` (log relative risks), a
 /// published check.
 #[test]
-fn the_vaccine_trials() {
+fn the_meta_analysis_of_vaccine_trials_matches_metafor() {
     let of: Vec<Machine> = [
         (-0.8893, 0.3256),
         (-1.5854, 0.1946),
@@ -40,7 +40,7 @@ fn the_vaccine_trials() {
 }
 
 #[test]
-fn missing_values_give_no_result() {
+fn missing_or_invalid_values_have_no_result() {
     assert_eq!(across(&[]), None);
     assert_eq!(across(&fleet(&[(0.1, 0.01)])), None);
     assert_eq!(across(&fleet(&[(0.1, 0.01), (f64::NAN, 0.01)])), None);
@@ -50,7 +50,7 @@ fn missing_values_give_no_result() {
 }
 
 #[test]
-fn digamma_and_trigamma_as_in_the_tables() {
+fn digamma_and_trigamma_match_published_tables() {
     for (x, di, tri) in [
         (0.5, -1.963_510_026, 4.934_802_201),
         (1.0, -0.577_215_665, 1.644_934_067),
@@ -69,7 +69,7 @@ fn digamma_and_trigamma_as_in_the_tables() {
 }
 
 #[test]
-fn a_ratio_with_its_interval_is_a_machine() {
+fn the_error_of_a_machine_is_derived_from_its_interval() {
     // The interval's half-width is t(0.975, 7) = 2.3646 errors.
     let [lo, hi] = [-1.0, 1.0].map(|sign: f64| (0.2 + sign * 0.023_646_24).exp());
     let m = Machine::of_ratio(0.2f64.exp(), [lo, hi], 8).unwrap();
@@ -115,7 +115,7 @@ fn coverage(fleets: usize, machines: usize, pairs: usize, spread: f64, noise: No
 }
 
 #[test]
-fn made_fleets_are_held() {
+fn intervals_of_synthetic_fleets_have_their_nominal_coverage() {
     for (called, noise) in NOISES {
         for machines in [3, 10, 200] {
             for spread in [0.02, 0.1] {
@@ -129,10 +129,10 @@ fn made_fleets_are_held() {
     }
 }
 
-/// Table of docs/method.md: `cargo test -p iotrail-stats more_made_fleets -- --ignored --nocapture`.
+/// Table of docs/method.md: `cargo test -p iotrail-stats print_the_coverage_of_more_synthetic_fleets -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes"]
-fn more_made_fleets() {
+fn print_the_coverage_of_more_synthetic_fleets() {
     println!("of 100 held: the mean, the spread, another machine");
     for (called, noise) in NOISES {
         for (machines, pairs) in [3, 10, 200].into_iter().flat_map(|m| [3, 8, 20].map(|p| (m, p))) {
@@ -152,14 +152,14 @@ fn apart(machines: &[Machine]) -> Vec<usize> {
 }
 
 #[test]
-fn of_fleets_alike_one_in_twenty_has_a_machine_apart() {
+fn homogeneous_fleets_rarely_have_an_outlier() {
     let mut random = SplitMix64::new(5);
     let called = (0..200).filter(|_| !apart(&made(12, 8, 0.05, NOISES[0].1, &mut random)).is_empty()).count();
     assert!(called <= 18, "{called} of 200");
 }
 
 #[test]
-fn one_machine_turns_around() {
+fn a_machine_with_the_opposite_effect_is_an_outlier() {
     let mut of: Vec<(f64, f64)> = (0..12).map(|i| (0.1 + 0.01 * f64::from(i % 3), 0.01)).collect();
     of[7].0 = -0.4;
     assert_eq!(apart(&fleet(&of)), [7]);
@@ -170,7 +170,7 @@ fn one_machine_turns_around() {
 }
 
 #[test]
-fn groups_of_one_mean_are_called_apart_in_one_of_twenty_and_others_are() {
+fn equal_groups_differ_in_at_most_1_of_20_fleets_unlike_distinct_ones() {
     let mut random = SplitMix64::new(9);
     let mut called = [0; 2];
     for _ in 0..400 {

@@ -8,7 +8,7 @@ fn of(items: impl IntoIterator<Item = (f64, u32)>) -> Mean {
 }
 
 #[test]
-fn complete_strata_have_no_error() {
+fn completely_traced_values_do_not_contribute_to_the_error() {
     assert_eq!((Mean::default().mean(), Mean::default().interval(1)), (None, None));
     let m = of([(100.0, 1), (300.0, 1)]);
     assert_eq!((m.mean(), m.interval(1), m.interval(100)), (Some(200.0), Some([200.0, 200.0]), None));
@@ -33,7 +33,7 @@ fn few_samples_have_no_interval() {
 }
 
 #[test]
-fn equal_values_leave_nothing_to_err_in_and_sums_add() {
+fn equal_values_have_no_error_and_sums_are_additive() {
     let [lo, hi] = of((0..600).map(|_| (1e6 / 3.0, 64))).interval(64).unwrap();
     assert!((lo - 1e6 / 3.0).abs() < 1e-3 && (hi - 1e6 / 3.0).abs() < 1e-3, "{lo} to {hi}");
     let values: Vec<(f64, u32)> = (0..2_000).map(|i| (f64::from(i * i % 977 + 1), 1 + i as u32 % 2 * 49)).collect();
@@ -70,7 +70,7 @@ fn shapes() -> Vec<(&'static str, f64, Draw)> {
 /// In 1,500 draws of 500 values with weight 100, the interval must contain the mean in at least 95 %, also in addition
 /// to items taken with certainty.
 #[test]
-fn the_interval_has_its_nominal_coverage() {
+fn the_interval_of_a_sampled_mean_has_its_nominal_coverage() {
     const SAMPLES: u32 = 1_500;
     let alone = Mean::default();
     let beside = of((0..30_000).map(|i| (0.5 + f64::from(i % 5) / 4.0, 1)));

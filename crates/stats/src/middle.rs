@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_far_off_moves_neither() {
+    fn median_and_deviation_are_robust_to_an_outlier() {
         assert_eq!((median([3.0, 1.0, 2.0]), median([4.0, 1.0, 2.0, 3.0]), median([])), (Some(2.0), Some(2.5), None));
         assert_eq!(median([3.0, 1.0, 1e9]), Some(3.0));
         assert_eq!(deviation([1.0, 2.0, 3.0, 4.0, 1e9], 3.0), Some(1.4826));

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_of_known_numbers() {
+    fn a_latency_summary_matches_known_values() {
         let mut h = histogram::new();
         for v in 1..=1000 {
             h.record(v).unwrap();

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_generator_is_the_published_one() {
+    fn the_generator_matches_the_reference_implementation() {
         // First output for the state 0, as in the reference implementation.
         assert_eq!(SplitMix64::new(0).draw(), 0xe220_a839_7b1d_cdaf);
         let mut one = SplitMix64::new(7);

@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_known_counts() {
+    fn intervals_match_published_wilson_intervals() {
         // R: binom::binom.confint(x, n, methods = "wilson").
         for (part, all, lo, hi) in [
             (10, 100, 0.0552, 0.1744),
@@ -69,7 +69,7 @@ mod tests {
 
     /// In 20,000 draws the interval must contain the true share about 95 times in 100.
     #[test]
-    fn the_interval_has_its_nominal_coverage() {
+    fn the_interval_of_a_share_has_its_nominal_coverage() {
         let mut random = SplitMix64::new(0x2545_f491_4f6c_dd1d);
         for p in [0.02, 0.2, 0.7] {
             let holds = (0..20_000)

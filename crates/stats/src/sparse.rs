@@ -70,7 +70,7 @@ mod tests {
     use crate::histogram;
 
     #[test]
-    fn the_buckets_are_the_histograms() {
+    fn sparse_buckets_match_those_of_the_histogram() {
         let h = histogram::new();
         let powers =
             (0..42).flat_map(|p| [(1u64 << p) - 1, 1 << p, (1 << p) + 1, (1 << p) * 3 / 2, (1 << p) * 1000 / 999]);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bucket_is_there_once_and_in_order() {
+    fn sparse_buckets_are_unique_and_sorted() {
         let mut all = Sparse::default();
         for ns in [5000, 3, 5001, 3, u64::MAX, 0] {
             all.take(ns, 10);

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_noise_is_called_a_trend_in_one_of_a_hundred_series_at_most() {
+    fn steady_noise_is_rarely_reported_as_a_trend() {
         let mut r = SplitMix64::new(0x2545_f491_4f6c_dd1d);
         for n in [40, 49, 60, 100] {
             for memory in [0.0, 0.6, 0.9] {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_and_a_slope_are_found() {
+    fn steps_and_slopes_are_detected_as_trends() {
         let mut r = SplitMix64::new(0x9e37_79b9_7f4a_7c15);
         let mut found = |n, memory, noise, level: fn(f64) -> f64| {
             share(500, || trend(&series(&mut r, n, memory, noise, level)).unwrap().real)
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_by_hand() {
+    fn the_trend_between_halves_matches_manual_calculation() {
         assert_eq!(trend(&[7; 39]), None);
         assert_eq!(trend(&[0; 40]), None);
         let same = Trend { first: 7.0, second: 7.0, change: 0.0, real: false };

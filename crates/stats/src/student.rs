@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_the_tables() {
+    fn student_t_quantiles_match_published_tables() {
         // R: qt(0.975, df), qt(0.95, df).
         for (df, t975, t95) in [
             (1.0, 12.706_205, 6.313_752),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn straying_is_the_quantiles_other_side() {
+    fn two_sided_p_values_match_the_quantiles() {
         for (df, t, p) in [(1.0, 12.706_205, 0.05), (4.0, 2.131_847, 0.1), (7.0, -2.364_624, 0.05), (3.0, 0.0, 1.0)] {
             assert!((beyond(t, df) - p).abs() < 1e-6, "{df}: {}", beyond(t, df));
         }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_tested_as_in_the_tables() {
+    fn t_tests_of_means_match_published_values() {
         // R: t.test(c(1, 2, 3, 6))$p.value; 2 * pt(-4 / sqrt(2.5), 3), with `welch`'s degrees of freedom for 3 and 4
         // values.
         let one = mean_is_0(&[1.0, 2.0, 3.0, 6.0]).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_a_mean_matches_the_table() {
+    fn the_interval_of_a_mean_matches_published_values() {
         // R: t.test(c(1, 2, 3, 6))$conf.int.
         let [lo, hi] = interval_of_mean(&[1.0, 2.0, 3.0, 6.0]).unwrap();
         assert!((lo + 0.437_1).abs() < 1e-3 && (hi - 6.437_1).abs() < 1e-3, "{lo} {hi}");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_is_bounded_by_chi_square() {
+    fn the_upper_bound_of_the_spread_matches_chi_square_quantiles() {
         // R: sqrt(df / qchisq(0.2, df)).
         for (df, factor, error) in [(1.0, 3.947, 0.1), (4.0, 1.5576, 0.01), (9.0, 1.2934, 0.005), (19.0, 1.1770, 0.002)]
         {

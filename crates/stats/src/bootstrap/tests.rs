@@ -81,7 +81,7 @@ fn misses(made: Generator, n: usize, compare: fn(&[f64], &[f64]) -> Option<Ratio
 }
 
 #[test]
-fn equal_arms_are_called_different_in_five_percent_at_most() {
+fn equal_arms_differ_in_at_most_5_percent_of_trials() {
     for n in [2, 5, 8, 12, 20] {
         for (name, made) in WORLDS {
             let missed = misses(made, n, paired);
@@ -101,7 +101,7 @@ fn measured() -> Vec<(&'static str, Vec<f64>)> {
 }
 
 #[test]
-fn intervals_of_measured_loads_hold_the_true_ratio_in_95_percent() {
+fn intervals_of_measured_loads_cover_the_true_ratio_in_95_percent() {
     const TRUE: f64 = 1.07;
     let holds = |r: Option<Ratio>| {
         let i = r.unwrap().interval.unwrap();
@@ -136,7 +136,7 @@ fn intervals_of_measured_loads_hold_the_true_ratio_in_95_percent() {
 }
 
 #[test]
-fn medians_of_sides_measured_apart_hold_the_true_ratio_in_95_percent() {
+fn intervals_of_separate_medians_cover_the_true_ratio_in_95_percent() {
     for n in [2, 3, 5, 6, 12] {
         for (name, made) in WORLDS {
             let missed = misses(made, n, two_medians);
@@ -152,7 +152,7 @@ fn side(w: &mut World, n: usize, middle: f64, spread: f64) -> Vec<f64> {
 
 /// Few runs cannot show which side varies more, so no rule may depend on that.
 #[test]
-fn sides_measured_apart_hold_the_true_ratio_in_95_percent_however_they_vary() {
+fn intervals_of_separate_runs_cover_the_true_ratio_for_any_variance() {
     const SIZES: [(usize, usize, usize); 12] = [
         (2, 2, 10 * TRIALS),
         (3, 3, 10 * TRIALS),
@@ -193,9 +193,9 @@ fn found(n: usize, spread: f64) -> f64 {
     share(TRIALS, |w| apart(&side(w, n, 1.0, spread), &side(w, n, 1.2, spread)).unwrap().interval.unwrap().lo > 1.0)
 }
 
-/// Table of docs/method.md: `cargo test -p iotrail-stats runs_a_side_find -- --nocapture`.
+/// Table of docs/method.md: `cargo test -p iotrail-stats runs_per_side_detect -- --nocapture`.
 #[test]
-fn more_runs_a_side_find_a_fifth_where_runs_vary_more() {
+fn more_runs_per_side_detect_20_percent_despite_larger_variance() {
     const SPREADS: [f64; 6] = [0.02, 0.03, 0.04, 0.05, 0.065, 0.08];
     let header = SPREADS.map(|spread| format!(" {:.1} %", 100.0 * spread)).join(" |");
     eprintln!("| runs a side | half-width, in spreads |{header} |");
@@ -216,7 +216,7 @@ fn more_runs_a_side_find_a_fifth_where_runs_vary_more() {
 }
 
 #[test]
-fn few_runs_are_judged_by_their_means() {
+fn few_separate_runs_are_compared_by_their_means() {
     // Logarithms 0, 2, 4 and 10, 12, 14 with variances of 4: the error is √(8/3), and t with 3 degrees is 3.182.
     let of = |logs: [f64; 3]| logs.map(f64::exp);
     let i = apart(&of([0.0, 2.0, 4.0]), &of([10.0, 12.0, 14.0])).unwrap();
@@ -232,7 +232,7 @@ fn few_runs_are_judged_by_their_means() {
 }
 
 #[test]
-fn one_run_of_equal_arms_in_twenty_calls_any_difference() {
+fn at_most_1_in_20_runs_of_equal_arms_shows_any_difference() {
     const TOGETHER: usize = 12;
     const RUNS: usize = TRIALS / 5;
     for n in [3, 5, 10] {
@@ -251,7 +251,7 @@ fn one_run_of_equal_arms_in_twenty_calls_any_difference() {
 }
 
 #[test]
-fn p_is_the_error_of_the_interval_that_just_reaches_1() {
+fn p_is_below_0_05_exactly_if_the_interval_excludes_1() {
     let mut w = World::new(1);
     for n in [2, 3, 5, 20] {
         for _ in 0..50 {
@@ -264,7 +264,7 @@ fn p_is_the_error_of_the_interval_that_just_reaches_1() {
 }
 
 #[test]
-fn as_many_repeats_as_are_said_to_be_needed_show_the_difference() {
+fn the_predicted_number_of_repeats_shows_the_difference() {
     let mut w = World::new(3);
     let mut spread = |n: usize, ratio: f64| -> Arms {
         (0..n).map(|_| ((0.1 * w.random.normal()).exp(), ratio * (0.1 * w.random.normal()).exp())).unzip()
@@ -299,7 +299,7 @@ fn latencies(w: &mut World) -> Counts {
 }
 
 #[test]
-fn quantiles_of_equal_arms_are_called_different_in_five_percent_at_most() {
+fn quantiles_of_equal_arms_differ_in_at_most_5_percent_of_trials() {
     for (n, q) in [(2, 0.5), (5, 0.99), (10, 0.99)] {
         for compare in [paired_quantiles, |a: &_, b: &_| unpaired(a, b)] {
             let missed = share(TRIALS, |w| {
@@ -315,7 +315,7 @@ fn quantiles_of_equal_arms_are_called_different_in_five_percent_at_most() {
 
 /// The smallest detectable difference is detected, whatever spread the repeats showed.
 #[test]
-fn a_detectable_difference_is_detected_in_95_percent() {
+fn a_detectable_difference_is_detected_in_95_percent_of_trials() {
     let trials = TRIALS / 2;
     for (n, percent) in [(5, 4.5), (8, 3.0), (12, 2.5), (20, 1.5)] {
         let mut w = World::new(n as u64);
@@ -339,7 +339,7 @@ fn a_detectable_difference_is_detected_in_95_percent() {
 }
 
 #[test]
-fn the_bisection_and_the_walk_find_the_same_middle() {
+fn bisection_and_walk_find_the_same_median_ratio() {
     let mut w = World::new(1);
     for n in [1, 2, 5, 8, 33] {
         // Some values are equal.
@@ -354,7 +354,7 @@ fn the_bisection_and_the_walk_find_the_same_middle() {
 }
 
 #[test]
-fn the_middle_of_ratios_is_the_textbooks() {
+fn the_median_ratio_matches_the_hodges_lehmann_estimate() {
     // Hodges–Lehmann: the median of the logarithms 1, 2, 3, 8 and their pairwise means: 1, 1.5, 2, 2.5, 3, 4, 4.5,
     // 5.5, 6, 8.
     let b: Vec<f64> = [1.0, 2.0, 3.0, 8.0].iter().map(|x: &f64| x.exp()).collect();
@@ -372,7 +372,7 @@ fn the_middle_of_ratios_is_the_textbooks() {
 }
 
 #[test]
-fn two_pairs_have_students_interval() {
+fn the_interval_of_two_pairs_matches_students_t() {
     // Log ratios 0.01 and 0.03: mean 0.02, standard error 0.01, t with one degree of freedom 12.706.
     let r = paired(&[1.0, 1.0], &[0.01f64.exp(), 0.03f64.exp()]).unwrap();
     let i = r.interval.unwrap();
@@ -383,7 +383,7 @@ fn two_pairs_have_students_interval() {
 }
 
 #[test]
-fn one_pair_has_a_ratio_without_an_interval_and_0_has_neither() {
+fn one_pair_has_no_interval_and_a_zero_value_no_ratio() {
     for r in [paired(&[2.0], &[3.0]).unwrap(), two_medians(&[2.0], &[3.0, 3.0, 4.0]).unwrap()] {
         assert!((r.ratio - 1.5).abs() < 1e-12 && r.interval.is_none(), "{r:?}");
     }
@@ -393,7 +393,7 @@ fn one_pair_has_a_ratio_without_an_interval_and_0_has_neither() {
 }
 
 #[test]
-fn the_same_values_give_the_same_interval() {
+fn equal_values_have_equal_intervals() {
     let (a, b) = ([3.0, 1.0, 4.0, 1.5], [9.0, 2.0, 6.0, 5.0]);
     assert_eq!(paired(&a, &b), paired(&a, &b));
     assert_eq!(two_medians(&a, &b), two_medians(&a, &b));
@@ -402,7 +402,7 @@ fn the_same_values_give_the_same_interval() {
 }
 
 #[test]
-fn a_merged_quantile_is_that_of_the_merged_histogram() {
+fn a_merged_quantile_equals_that_of_the_merged_histogram() {
     let mut w = World::new(1);
     let mut all = histogram::new();
     let mut repeats = Vec::new();
@@ -428,7 +428,7 @@ fn a_merged_quantile_is_that_of_the_merged_histogram() {
 
 /// The histogram's resolution is 0.1 %. Repeats that agree within a bin contain no further information.
 #[test]
-fn an_interval_of_quantiles_is_no_narrower_than_the_bins() {
+fn the_interval_of_a_quantile_is_at_least_one_bin_wide() {
     let one = |value: u64| {
         let mut h = histogram::new();
         h.record_n(value, 1_000).unwrap();

@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_surely_dominated_go() {
+    fn only_clearly_dominated_candidates_are_removed() {
         // Fast; balanced; frugal; worse than balanced in both; as fast as fast but less frugal.
         let points = [[0.5, 0.0], [0.3, 0.3], [0.0, 0.5], [0.2, 0.2], [0.5, -0.2]];
         assert_eq!(stays(&points, 0.005), [0, 1, 2]);

@@ -91,7 +91,7 @@ mod tests {
 
     /// By quadrature over δ and σ, for the values 1, 2, 4 (t = √7 = 2.6458).
     #[test]
-    fn the_formula_is_the_integral() {
+    fn the_evidence_formula_matches_numerical_integration() {
         let x = [1.0, 2.0, 4.0];
         let integral = |deltas: &dyn Fn(usize) -> f64, n: usize| {
             let mut sum = 0.0;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reach_is_where_the_evidence_is_enough() {
+    fn evidence_reaches_the_threshold_at_the_returned_t() {
         for (n, df) in [(5.0, 4.0), (12.0, 27.5), (40.0, 600.0)] {
             let t = reach(n, df, 20.0).unwrap();
             let whole = evidence(t, n, df.floor());
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_far_below_0_has_no_evidence() {
+    fn a_negative_mean_has_no_evidence() {
         for n in [2.0, 5.0, 40.0, 400.0] {
             for df in [1.0, 4.5, 40.0, 900.0] {
                 let at: Vec<f64> = (0..400).map(|i| evidence(-0.5 * f64::from(i), n, df)).collect();
@@ -147,7 +147,7 @@ mod tests {
 
     /// If checked after each of 2 to 60 normal values, one end misses the mean in at most 5 % of sequences.
     #[test]
-    fn it_is_exact_for_all_counts() {
+    fn sequential_intervals_miss_the_mean_in_at_most_5_percent() {
         let mut random = SplitMix64::new(8);
         let sequences = 600;
         let ever = (0..sequences).filter(|_| {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_of_ones_own_values() {
+    fn the_interval_of_a_candidates_own_values_is_plausible() {
         let (lo, hi) = interval(&[100.0, 101.0, 99.0, 100.0, 102.0, 98.0, 100.0, 100.5], 0.025).unwrap();
         assert!(lo > 97.5 && lo < 99.0 && hi > 101.0 && hi < 102.5, "{lo} {hi}");
         assert_eq!(

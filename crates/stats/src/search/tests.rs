@@ -23,7 +23,7 @@ fn noise(block: usize, candidate: usize) -> f64 {
 }
 
 #[test]
-fn the_best_is_found_whichever_way_is_good() {
+fn the_best_candidate_is_found_in_either_direction() {
     let levels = [100.0, 80.0, 120.0, 90.0];
     let value = |block: usize, i: usize| levels[i] * noise(block, i);
     for (better, best) in [(Better::More, 2), (Better::Less, 1)] {
@@ -37,7 +37,7 @@ fn the_best_is_found_whichever_way_is_good() {
 }
 
 #[test]
-fn each_block_has_every_survivor_once_in_an_order_of_the_seed() {
+fn each_block_has_each_survivor_once_in_seeded_order() {
     let orders = |seed| {
         let mut search = Search::new(8, 0.05, options(24), seed);
         std::iter::from_fn(|| search.next_block()).map(|b| b.order).collect::<Vec<_>>()
@@ -51,7 +51,7 @@ fn each_block_has_every_survivor_once_in_an_order_of_the_seed() {
 }
 
 #[test]
-fn a_search_ends_at_its_budget_its_last_block_or_its_band() {
+fn a_search_ends_at_its_budget_its_last_block_or_equivalence() {
     let equal = |block: usize, i: usize| 1000.0 * noise(block, i);
     let by_budget = run(Search::new(5, 0.05, options(33), 1), equal);
     assert_eq!((by_budget.finished(), by_budget.measurements()), (Some(Reason::Budget), 30));
@@ -69,7 +69,7 @@ fn a_search_ends_at_its_budget_its_last_block_or_its_band() {
 }
 
 #[test]
-fn a_missing_value_is_missing_only_in_its_pairs() {
+fn a_missing_value_affects_only_its_own_pairs() {
     let levels = [100.0, 120.0, 100.0];
     let mut search = Search::new(3, 0.05, options(1000), 3);
     while let Some(block) = search.next_block() {
@@ -90,7 +90,7 @@ fn a_missing_value_is_missing_only_in_its_pairs() {
 }
 
 #[test]
-fn a_value_made_again_replaces_the_first() {
+fn a_repeated_value_replaces_the_first() {
     let mut table = Table::new(2, Better::Less);
     for block in 0..6 {
         table.record(block, 0, 1e9);
@@ -102,7 +102,7 @@ fn a_value_made_again_replaces_the_first() {
 }
 
 #[test]
-fn drift_of_a_block_cancels_and_a_stall_is_left_out() {
+fn drift_between_blocks_cancels_and_outliers_are_excluded() {
     let mut table = Table::new(4, Better::More);
     for block in 0..12 {
         for i in 0..4 {

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_dominates_by_one_objective_and_may_lose_what_does_not_matter_in_the_other() {
+    fn dominance_ignores_losses_within_the_threshold() {
         let fits = fits(&[[0.0, 0.0], [0.1, -0.005], [0.1, -0.1], [-0.1, 0.08]], 20);
         let two = Two { fits: [&fits[0], &fits[1]], threshold: 0.02 };
         assert!(two.evidence(1, 0) > 1e4 && two.evidence(0, 1) < 0.5, "{}", two.evidence(1, 0));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn equivalents_are_settled_and_nothing_known_settles_nothing() {
+    fn equivalent_candidates_are_settled_and_unknown_ones_are_not() {
         let same = fits(&[[0.0, 0.0], [0.0, 0.0]], 20);
         assert!(Two { fits: [&same[0], &same[1]], threshold: 0.02 }.is_settled(&[0, 1], 1e3));
         assert!(!Two { fits: [&same[0], &same[1]], threshold: 1e-4 }.is_settled(&[0, 1], 1e3));

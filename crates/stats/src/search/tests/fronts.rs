@@ -114,7 +114,7 @@ fn claims(seed: u64, candidates: usize, noise: f64) -> bool {
 }
 
 #[test]
-fn all_true_members_of_the_front_are_held_in_95_of_100() {
+fn all_true_front_members_are_kept_in_95_of_100_searches() {
     let levels = three_of_eight();
     assert_eq!(members(&levels), [1, 2, 3]);
     let found = outcome(&levels, 0.01, 100);
@@ -125,7 +125,7 @@ fn all_true_members_of_the_front_are_held_in_95_of_100() {
 }
 
 #[test]
-fn among_equals_no_member_of_a_front_is_claimed_to_be_better_in_95_of_100() {
+fn equal_candidates_show_a_gain_in_at_most_5_of_100_searches() {
     let claimed = (1..=100).filter(|seed| claims(*seed, 8, 0.03)).count();
     assert!(claimed <= 5, "{claimed}");
 }
@@ -153,7 +153,7 @@ fn a_removed_candidate_dominates_no_other() {
 
 #[test]
 #[ignore = "a table; takes minutes"]
-fn table_of_fronts() {
+fn print_the_table_of_fronts() {
     let row = |name: &str, levels: &Levels, noise: f64| {
         let searches = 1000;
         let o = outcome(levels, noise, searches);

@@ -15,7 +15,8 @@ pub fn best_of(candidates: usize) -> usize {
 
 /// Noise (log-sd of a measurement), and the number of blocks in which a plan without elimination detects a lead of 5 %
 /// over 15 equal candidates by `run`'s intervals: in 188 of 200 cases at 3 %, in 186 of 200 at 5 %
-/// (`exhaustive_plans`). 95 of 100 would need 43 and 84 blocks; the smaller plan is the stricter baseline.
+/// (`print_the_table_of_exhaustive_plans`). 95 of 100 would need 43 and 84 blocks; the smaller plan is the stricter
+/// baseline.
 const EXHAUSTIVE: [(f64, usize); 2] = [(0.03, 42), (0.05, 80)];
 
 const THIRD: f64 = 1.0 / 3.0;
@@ -123,7 +124,7 @@ fn claims(seed: u64, (noise, blocks): (f64, usize)) -> bool {
 }
 
 #[test]
-fn the_best_is_held_in_95_of_100_and_found_alone_in_80_at_5_percent() {
+fn a_5_percent_better_candidate_is_kept_in_95_and_found_in_80_of_100() {
     for plan in EXHAUSTIVE {
         let ahead = outcome(&spread(0.05), plan, THIRD, 1.0, 100);
         assert!(ahead.held >= 95 && ahead.one >= 80 && ahead.share() <= THIRD, "{ahead:?}");
@@ -131,7 +132,7 @@ fn the_best_is_held_in_95_of_100_and_found_alone_in_80_at_5_percent() {
 }
 
 #[test]
-fn one_of_equals_is_held_in_95_of_100() {
+fn one_of_several_equal_candidates_is_kept_in_95_of_100() {
     for (candidates, blocks) in [(2, 40), (3, 40), (CANDIDATES, EXHAUSTIVE[0].1)] {
         let equals = outcome(&equal_of(candidates, 0.0), (0.03, blocks), THIRD, 1.0, 100);
         assert!(equals.held >= 95 && equals.share() <= THIRD, "{equals:?}");
@@ -141,7 +142,7 @@ fn one_of_equals_is_held_in_95_of_100() {
 /// 95 % minus two standard errors of 200 searches is 92 %. With a variance shared by all candidates it would be 84 to
 /// 91 %.
 #[test]
-fn one_of_equals_that_varies_three_times_as_much_is_held_in_95_of_100() {
+fn an_equal_candidate_with_triple_noise_is_kept_in_92_of_100() {
     for (candidates, plan) in [(3, EXHAUSTIVE[0]), (4, EXHAUSTIVE[0]), (4, EXHAUSTIVE[1])] {
         let noisy = outcome(&equal_of(candidates, 0.0), plan, 1.0, 3.0, 200);
         assert!(noisy.held >= 184, "{noisy:?}");
@@ -149,14 +150,14 @@ fn one_of_equals_that_varies_three_times_as_much_is_held_in_95_of_100() {
 }
 
 #[test]
-fn among_equals_at_most_two_of_40_searches_claim_an_improvement() {
+fn equal_candidates_show_a_gain_in_at_most_2_of_40_searches() {
     let claims = (1..=40).filter(|seed| claims(*seed, EXHAUSTIVE[0])).count();
     assert!(claims <= 2, "{claims}");
 }
 
 #[test]
 #[ignore = "a table; takes minutes"]
-fn exhaustive_plans() {
+fn print_the_table_of_exhaustive_plans() {
     for (noise, from, to) in [(0.03, 38, 46), (0.05, 76, 88)] {
         for blocks in (from..=to).step_by(2) {
             let trials = 200;
@@ -182,7 +183,7 @@ fn exhaustive_plans() {
 /// The same plans with the search's comparison, which leaves out outliers.
 #[test]
 #[ignore = "a table; takes a minute"]
-fn sharper_exhaustive_plans() {
+fn print_the_table_of_exhaustive_plans_without_outliers() {
     let best = best_of(CANDIDATES);
     for (noise, blocks) in [(0.03, 18), (0.03, 20), (0.03, 22), (0.05, 54), (0.05, 58), (0.05, 62)] {
         let found = (1..=300).filter(|seed| {
@@ -206,7 +207,7 @@ fn sharper_exhaustive_plans() {
 
 #[test]
 #[ignore = "a table; takes minutes"]
-fn tables() {
+fn print_the_tables_of_searches() {
     let row = |name: &str, lead: f64, noise: f64, o: Outcome| {
         let n = o.searches as f64;
         let of = |x: usize| 100.0 * x as f64 / n;
