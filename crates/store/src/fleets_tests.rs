@@ -41,7 +41,7 @@ fn made(dir: &tempfile::TempDir, name: &str) -> (Store, [i64; 2], FleetRecord) {
 }
 
 #[test]
-fn a_fleet_comes_back_equal() {
+fn a_fleet_is_read_back_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let (store, _, record) = made(&dir, "s.db");
     drop(store);
@@ -52,7 +52,7 @@ fn a_fleet_comes_back_equal() {
 }
 
 #[test]
-fn a_machines_data_changes_and_its_position_is_kept() {
+fn updates_of_a_machine_keep_its_position() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, runs, record) = made(&dir, "s.db");
     store.set_node(record.fleet, &node("c9", NodeState::Done, Some(runs[0]), None)).unwrap();
@@ -75,7 +75,7 @@ fn a_machines_data_changes_and_its_position_is_kept() {
 }
 
 #[test]
-fn a_run_that_goes_leaves_its_machine_and_a_fleet_that_goes_leaves_its_runs() {
+fn removing_a_run_keeps_its_machine_and_removing_a_fleet_its_runs() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, runs, record) = made(&dir, "s.db");
     store.forget(runs[0]).unwrap();
@@ -88,7 +88,7 @@ fn a_run_that_goes_leaves_its_machine_and_a_fleet_that_goes_leaves_its_runs() {
 }
 
 #[test]
-fn a_store_taken_in_brings_its_fleets() {
+fn fleets_of_an_imported_store_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     drop(made(&dir, "there.db"));
     let (mut store, ours, first) = made(&dir, "here.db");

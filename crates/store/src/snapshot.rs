@@ -20,7 +20,7 @@ mod tests {
     use iotrail_testing::sample;
 
     #[test]
-    fn a_copy_contains_all_data_stored_before_it() {
+    fn a_copy_of_a_store_contains_all_data_stored_before() {
         let dir = tempfile::tempdir().unwrap();
         let (at, copy) = (dir.path().join("s.db"), dir.path().join("copy.db"));
         let mut store = Store::create_or_open(&at).unwrap();

@@ -14,7 +14,7 @@ fn begun(dir: &tempfile::TempDir) -> (Store, i64) {
 }
 
 #[test]
-fn a_measurement_and_its_histogram_come_back_equal() {
+fn a_measurement_and_its_histogram_are_read_back_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
     let mut m = sample::measurement();
@@ -37,7 +37,7 @@ fn a_measurement_and_its_histogram_come_back_equal() {
 }
 
 #[test]
-fn losses_are_reported_and_unknown_values_are_null() {
+fn losses_are_stored_and_unknown_values_are_null() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
     let mut m = sample::measurement();
@@ -52,7 +52,7 @@ fn losses_are_reported_and_unknown_values_are_null() {
 }
 
 #[test]
-fn a_single_measurement_is_a_finished_run() {
+fn a_single_measurement_is_stored_as_a_finished_run() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _) = begun(&dir);
     let m = sample::measurement();
@@ -68,7 +68,7 @@ fn a_single_measurement_is_a_finished_run() {
 }
 
 #[test]
-fn a_slot_is_stored_once_and_only_for_a_cell_that_is_planned() {
+fn a_measurement_is_stored_once_and_only_for_a_planned_cell() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
     let (m, h) = (sample::measurement(), sample::histogram());
@@ -104,7 +104,7 @@ fn a_kill_within_a_transaction_loses_only_that_transaction() {
 }
 
 #[test]
-fn measurements_are_read_one_by_one_in_either_order() {
+fn measurements_are_read_one_at_a_time_in_either_order() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
     // Repeats are interleaved, so the second repeat of one cell began before the third of the other.
@@ -131,7 +131,7 @@ fn measurements_are_read_one_by_one_in_either_order() {
 }
 
 #[test]
-fn a_forgotten_run_leaves_nothing() {
+fn a_removed_run_leaves_no_rows_behind() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
     store.save(run, 1, 1, &sample::measurement(), &sample::histogram()).unwrap();
@@ -246,7 +246,7 @@ fn a_missing_store_is_empty_for_a_reader_and_is_not_created() {
 }
 
 #[test]
-fn every_version_is_reached_from_nothing() {
+fn migrations_create_the_current_schema_in_an_empty_database() {
     let mut db = Connection::open_in_memory().unwrap();
     assert_eq!(schema::look(&db).unwrap(), FileKind::Empty);
     let tx = db.transaction().unwrap();
@@ -256,7 +256,7 @@ fn every_version_is_reached_from_nothing() {
 }
 
 #[test]
-fn a_store_of_the_first_version_is_listed_as_before() {
+fn a_store_of_the_first_version_is_migrated_and_listed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.db");
     let db = Connection::open(&path).unwrap();
@@ -283,7 +283,7 @@ fn a_store_of_the_first_version_is_listed_as_before() {
 }
 
 #[test]
-fn unknown_columns_are_null_in_older_stores_too() {
+fn unknown_values_become_null_when_older_stores_are_migrated() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.db");
     let unknown = Measurement { ios: None, iops: None, ..sample::measurement() };
@@ -344,7 +344,7 @@ fn pages_read(path: &Path, runs: usize) -> i32 {
 }
 
 #[test]
-fn a_list_reads_no_measurements() {
+fn listing_runs_reads_no_measurements() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     drop((filled(&at("few"), 40, 4), filled(&at("large"), 40, 20), filled(&at("many"), 160, 4)));
@@ -362,13 +362,13 @@ fn a_list_reads_no_measurements() {
 /// each.
 #[test]
 #[ignore = "makes a store for benches/list.sh"]
-fn fill() {
+fn fill_a_store_for_the_list_benchmark() {
     let of = |name| std::env::var(name).unwrap();
     filled(Path::new(&of("IOTRAIL_FILL")), of("IOTRAIL_FILL_RUNS").parse().unwrap(), 60);
 }
 
 #[test]
-fn runs_of_another_store_get_numbers_of_this_one() {
+fn imported_runs_get_new_numbers() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (mut other, _) = begun(&there);
     let single = other.save_single(&sample::measurement(), &sample::histogram()).unwrap();
@@ -408,7 +408,7 @@ fn runs_of_another_store_get_numbers_of_this_one() {
 }
 
 #[test]
-fn one_process_measures_a_run_at_a_time() {
+fn only_one_process_at_a_time_may_measure_a_run() {
     let dir = tempfile::tempdir().unwrap();
     let (store, run) = begun(&dir);
     let measuring = store.measuring(run).unwrap();

@@ -32,7 +32,7 @@ fn files(dir: &TempDir) -> Vec<String> {
 }
 
 #[test]
-fn a_trace_is_read_back_as_it_was_stored() {
+fn a_stored_trace_is_read_back_unchanged() {
     let (dir, mut store) = store();
     let tracing = store.begin_trace(&new()).unwrap();
     let running = store.traces().unwrap();
@@ -55,7 +55,7 @@ fn a_trace_is_read_back_as_it_was_stored() {
 }
 
 #[test]
-fn a_trace_whose_process_was_killed_is_partial_with_its_last_checkpoint() {
+fn a_trace_of_a_killed_process_is_partial_with_its_last_checkpoint() {
     let (dir, mut store) = store();
     let tracing = store.begin_trace(&new()).unwrap();
     tracing.checkpoints().replace(&clean()).unwrap();
@@ -76,7 +76,7 @@ fn a_trace_whose_process_was_killed_is_partial_with_its_last_checkpoint() {
 }
 
 #[test]
-fn a_trace_that_was_cut_before_its_first_checkpoint_has_no_record() {
+fn a_trace_killed_before_its_first_checkpoint_has_no_record() {
     let (_dir, mut store) = store();
     let tracing = store.begin_trace(&new()).unwrap();
     tracing._locked.unlock().unwrap();
@@ -86,7 +86,7 @@ fn a_trace_that_was_cut_before_its_first_checkpoint_has_no_record() {
 }
 
 #[test]
-fn the_oldest_traces_go_beyond_the_limits_and_the_newest_stays() {
+fn the_oldest_traces_beyond_the_limits_are_removed() {
     let (_dir, mut store) = store();
     let record = clean();
     let bytes = serde_json::to_string(&record).unwrap().len() as u64 + 4;
@@ -105,7 +105,7 @@ fn the_oldest_traces_go_beyond_the_limits_and_the_newest_stays() {
 }
 
 #[test]
-fn a_store_with_a_thousand_traces_does_not_grow() {
+fn the_store_does_not_grow_over_a_thousand_traces() {
     let (dir, mut store) = store();
     store.db.pragma_update(None, "synchronous", "OFF").unwrap();
     let size = |dir: &TempDir| fs::metadata(dir.path().join("s.db")).unwrap().len();
@@ -123,7 +123,7 @@ fn a_store_with_a_thousand_traces_does_not_grow() {
 }
 
 #[test]
-fn a_forgotten_trace_leaves_nothing_and_its_number_is_not_used_again() {
+fn a_removed_trace_leaves_no_rows_and_its_number_is_not_reused() {
     let (dir, mut store) = store();
     let tracing = store.begin_trace(&new()).unwrap();
     store.forget_trace(tracing).unwrap();
