@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_sets_the_tunable_flags_and_keeps_the_others() {
+    fn a_flag_list_replaces_the_tunable_flags_and_keeps_the_others() {
         assert_eq!(flags("as-is", &["sqpoll", "clamp"]), ["sqpoll", "clamp"]);
         assert_eq!(flags("none", &["sqpoll", "sq_aff", "clamp"]), ["clamp"]);
         assert_eq!(
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_sets_a_flag_that_it_names_without_minus() {
+    fn a_change_sets_the_flags_listed_without_a_minus_sign() {
         let sets = |text: &str| text.parse::<Change>().unwrap().sets(SQPOLL);
         assert_eq!(["sqpoll,iopoll", "+sqpoll", "-sqpoll", "+coop_taskrun,-sqpoll", "none", "as-is"].map(sets), {
             [true, true, false, false, false, false]
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_of_sqpoll_and_the_completion_queue_have_values() {
+    fn sqpoll_and_cq_size_changes_have_values() {
         let with = |change: &str, set: fn(&mut Change)| {
             let mut change: Change = change.parse().unwrap();
             set(&mut change);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_change_lead_to_each_other() {
+    fn a_flag_change_round_trips_through_text() {
         for text in ["as-is", "none", "coop_taskrun,taskrun_flag", "+sqpoll", "-defer_taskrun", "+coop_taskrun,-sqpoll"]
         {
             assert_eq!(text.parse::<Change>().unwrap().to_string(), text);

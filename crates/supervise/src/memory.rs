@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_into_a_process_that_got_the_number_of_an_ended_one() {
+    fn memory_of_a_process_with_a_reused_pid_is_not_written() {
         let here = Box::new(Params { sq_entries: 7, ..Params::default() });
         let at = std::ptr::from_ref(here.as_ref()) as u64;
         let changed = Params { flags: 256, ..*here };

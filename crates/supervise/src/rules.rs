@@ -28,7 +28,7 @@ mod tests {
 
     /// Checks every combination of the flags in the rules against this kernel.
     #[test]
-    fn the_rules_are_the_kernels() {
+    fn flag_rules_match_the_running_kernel() {
         let names =
             ["sqpoll", "coop_taskrun", "taskrun_flag", "defer_taskrun", "single_issuer", "iopoll", "hybrid_iopoll"];
         let mut seen = (0, 0);

@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn as_is_changes_nothing() {
+    fn as_is_keeps_the_ring_flags() {
         let (got, rings) = rings_of("as-is", "0 2");
         assert_eq!((got, rings.len()), (vec![0, 2], 2));
         assert!(rings.iter().all(|r| r.asked == r.given && r.left_as_asked.is_none()));
@@ -422,14 +422,14 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn a_32_bit_call_is_changed() {
+    fn ring_flags_of_32_bit_calls_are_changed() {
         let (got, rings) = rings_of("coop_taskrun", ":0 16");
         assert_eq!(got, [COOP, COOP | 16]);
         let seen: Vec<_> = rings.iter().map(|r| (r.asked.flags, r.given.flags, r.entries)).collect();
         assert_eq!(seen, [(0, COOP, 4), (16, COOP | 16, 4)]);
     }
 
-    /// Not a test: the program started by [`an_unsupervised_program_gets_no_eintr`].
+    /// Not a test: the program started by [`an_unsupervised_program_sees_no_eintr`].
     #[test]
     fn child_that_is_interrupted() {
         extern "C" fn nothing(_: libc::c_int) {}
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsupervised_program_gets_no_eintr() {
+    fn an_unsupervised_program_sees_no_eintr() {
         let mut command = interrupted_child();
         leave_alone(&mut command);
         let mut child = command.spawn().unwrap();
@@ -489,7 +489,7 @@ mod tests {
 
     /// Requires Linux 5.19 or later.
     #[test]
-    fn each_call_that_a_signal_ends_is_counted() {
+    fn each_call_interrupted_by_a_signal_is_counted() {
         let mut command = interrupted_child();
         let supervisor = attend(&mut command, "coop_taskrun".parse().unwrap()).unwrap();
         let mut child = command.spawn().unwrap();
@@ -503,7 +503,7 @@ mod tests {
 
     /// Requires Linux 5.19 or later.
     #[test]
-    fn a_signal_does_not_end_a_call_that_was_received() {
+    fn a_signal_does_not_interrupt_a_received_call() {
         extern "C" fn nothing(_: libc::c_int) {}
         // SAFETY: an empty handler without SA_RESTART.
         unsafe {

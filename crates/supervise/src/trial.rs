@@ -94,12 +94,12 @@ mod tests {
     use iotrail_schema::setup_flag::bit;
 
     #[test]
-    fn the_returned_structure_is_large_enough() {
+    fn the_returned_params_structure_is_large_enough() {
         assert_eq!(size_of::<Whole>(), 120);
     }
 
     #[test]
-    fn exclusive_flags_are_rejected_for_all_sizes() {
+    fn exclusive_flags_are_rejected_for_all_ring_sizes() {
         let of = |flags| refusal(&Params { flags, cq_entries: u32::MAX, ..Params::default() });
         assert!(of(0).is_none() && of(bit("cqsize")).is_none() && of(bit("sqpoll")).is_none());
         let refused = of(bit("defer_taskrun")).unwrap();
@@ -109,7 +109,7 @@ mod tests {
 
     /// A limit of three pages permits a single smallest ring; since Linux 6.14 a second one would fail.
     #[test]
-    fn a_tried_ring_releases_its_locked_memory() {
+    fn a_trial_ring_releases_its_locked_memory() {
         // SAFETY: takes no arguments.
         if unsafe { libc::geteuid() } != 0 {
             // Another user may have other rings, and then cannot create one so close to the limit.
@@ -117,7 +117,7 @@ mod tests {
         }
         if std::env::var_os(LIMITED).is_none() {
             let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-            let name = "trial::tests::a_tried_ring_releases_its_locked_memory";
+            let name = "trial::tests::a_trial_ring_releases_its_locked_memory";
             let out = again.args(["--exact", name, "--nocapture"]).env(LIMITED, "1").output().unwrap();
             assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
             return;
