@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replaced_path_has_its_number_and_its_extension() {
+    fn a_replaced_path_has_a_number_and_the_original_extension() {
         let mut names = Replacements::default();
         let paths = ["/home/x/secret.db", "/dev/vda", "/home/x/secret.db", "/y/secret.db"].map(|path| names.of(path));
         assert_eq!(paths, ["/file-0.db", "/file-1", "/file-0.db", "/file-2.db"]);

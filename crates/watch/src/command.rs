@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_runs_only_when_the_gate_opens_and_its_status_is_kept() {
+    fn a_gated_command_runs_when_released_and_keeps_its_exit_status() {
         let mut command = Gated::new(&argv(&["sh", "-c", "exit 7"]), false, None).unwrap();
         let exe = || std::fs::read_link(format!("/proc/{}/exe", command.tgid())).unwrap();
         assert_eq!(exe(), std::env::current_exe().unwrap(), "it is not the program yet");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_ends_it() {
+    fn a_signal_ends_a_gated_command() {
         let mut command = Gated::new(&argv(&["sleep", "600"]), false, None).unwrap();
         command.release().unwrap();
         command.signal(libc::SIGTERM);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_gate_it_never_runs() {
+    fn a_command_never_runs_if_its_gate_is_dropped() {
         let command = Gated::new(&argv(&["sleep", "600"]), false, None).unwrap();
         let tgid = command.tgid();
         drop(command);
@@ -316,14 +316,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_limit_is_not_an_error_of_the_command() {
+    fn a_process_limit_is_not_reported_as_an_error_of_the_command() {
         let said = |errno| cannot_run("x", io::Error::from_raw_os_error(errno));
         assert_eq!((said(libc::ENOEXEC).exit_status(), said(libc::EAGAIN).exit_status()), (2, 3));
         assert!(said(libc::EAGAIN).to_string().ends_with("see the limits of processes and files: ulimit -a"));
     }
 
     #[test]
-    fn a_command_that_cannot_run_is_wrong_input() {
+    fn a_command_that_cannot_run_is_an_input_error() {
         let said = |words: &[&str]| {
             let e = find(&argv(words)).unwrap_err();
             assert_eq!(e.exit_status(), 2);

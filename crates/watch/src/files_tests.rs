@@ -20,7 +20,7 @@ fn seen(file: &std::fs::File) -> FileSeen {
 }
 
 #[test]
-fn paths_are_found_while_the_process_holds_the_file() {
+fn paths_are_found_while_the_process_has_the_file_open() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(NAME);
     let mut file = std::fs::File::create(&path).unwrap();
@@ -58,7 +58,7 @@ fn paths_are_found_while_the_process_holds_the_file() {
 }
 
 #[test]
-fn a_file_with_other_stat_numbers_is_known_by_descriptor_and_name() {
+fn a_file_with_differing_stat_numbers_is_identified_by_name() {
     let key = Key::Inode { device: 8 << 20 | 2, inode: 5, generation: 0 };
     let name = |stat| Name { kind: Kind::File, path: "/a/b".into(), is_whole: true, deleted: false, stat: Some(stat) };
     assert!(is_it(&key, None, &name(((8, 2), 5)), false));
@@ -71,7 +71,7 @@ fn a_file_with_other_stat_numbers_is_known_by_descriptor_and_name() {
 }
 
 #[test]
-fn descriptors_without_a_file_have_a_kind() {
+fn descriptors_without_a_path_have_a_kind() {
     let (left, _right) = std::os::unix::net::UnixStream::pair().unwrap();
     let us = std::process::id();
     assert_eq!(link(us, left.as_raw_fd()).map(|n| (n.kind, n.path)), Some((Kind::Socket, "socket".into())));
@@ -85,7 +85,7 @@ fn descriptors_without_a_file_have_a_kind() {
 }
 
 #[test]
-fn registered_files_of_a_rings_fdinfo() {
+fn registered_files_are_parsed_from_a_rings_fdinfo() {
     // Linux 6.18.
     let text = b"SqThread:\t-1\nUserFiles:\t3\n    0: /data/base/5/16384\n    2: /data/a\\040b\\012c (deleted)\nUserBufs:\t0\n";
     assert_eq!(registered_at(text, 0).as_deref(), Some("/data/base/5/16384"));
@@ -97,7 +97,7 @@ fn registered_files_of_a_rings_fdinfo() {
 }
 
 #[test]
-fn the_busiest_are_listed_and_one_file_is_one() {
+fn the_busiest_files_are_listed_and_the_others_summed() {
     let mut files = Files::default();
     let of = |inode, n: u64, weight| {
         let file = Some(FileSeen { kind: Kind::File, device: 1 << 20, inode, generation: 0, deleted: false });

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_has_its_status_and_its_time() {
+    fn a_guarded_command_has_an_exit_status_and_times() {
         let guardian = start("sleep 0.1; exit 3");
         assert_eq!(guardian.ended(), None);
         assert!(guardian.wait(LONG) && guardian.wait_for_all(LONG));
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_and_processes_that_ignore_sigterm_end_with_the_command() {
+    fn daemons_and_processes_that_ignore_sigterm_are_killed() {
         let guardian = start("setsid sh -c 'trap \"\" TERM; sleep 600 & sleep 600 & wait' & (setsid sleep 600 &)");
         assert!(guardian.wait(LONG));
         let deadline = Instant::now() + LONG;
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_are_let_go_live_on() {
+    fn released_processes_keep_running() {
         let mut command = Command::new("sleep");
         let guardian = Guardian::over(command.arg("600"), true).unwrap();
         command.spawn().map(drop).unwrap();
@@ -475,7 +475,7 @@ mod tests {
 
     /// Every process keeps the pipe open, so its end of file means that the last process has exited.
     #[test]
-    fn all_processes_below_end_with_a_killed_caller() {
+    fn all_descendants_are_killed_with_their_caller() {
         let mut line =
             "setsid sh -c 'trap \"\" TERM; echo . ; sleep 600' & (setsid sh -c 'echo .; exec sleep 600' &); "
                 .to_owned();

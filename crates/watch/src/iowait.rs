@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_has_the_iowait_only_of_threads_that_wait_on_it() {
+    fn only_threads_that_wait_on_a_ring_contribute_to_its_iowait() {
         let mut record = iotrail_testing::trace::clean();
         let threads = vec![thread(7, 100, 20), thread(8, 30, 0), thread(9, 5, 0)];
         record.account = Some(Account { threads, ..Account::default() });

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cheap_trace_stays_complete() {
+    fn the_window_length_depends_on_the_tracing_overhead() {
         assert_eq!(open_ms(14, 1000), None);
         assert_eq!(open_ms(15, 1000), Some(500), "1.5 % of what is left");
         assert_eq!(open_ms(30, 1000), Some(258), "3.1 % of what is left");
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_with_a_negligible_cost_stays_complete() {
+    fn a_trace_with_negligible_overhead_stays_complete() {
         assert_eq!(open_ms(5, 20), None, "a quarter of next to nothing");
         assert_eq!(open_ms(6, 20), Some(18));
     }
 
     #[test]
-    fn the_probes_cost_for_neighbours_is_not_attributed() {
+    fn probe_overhead_on_other_processes_is_not_attributed() {
         let cost = |after: Used| Light::instead(BEFORE, after, Duration::from_secs(1)).map(|light| light.cost);
         // The traced program uses a fifth of the CPU time and has a tenth of the completions.
         let spent = Spent { requests_ns: 100 * MS, completions: 10_000, others_ns: 100 * MS, costly_ns: 0 };
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_above_the_traced_time_is_bounded() {
+    fn overhead_above_the_traced_time_is_bounded() {
         let after = alone(50, 20);
         let light = Light::instead(BEFORE, after, Duration::from_secs(1)).unwrap();
         assert_eq!((light.windows.open.as_millis(), light.cost), (10, MOST_SAID));
     }
 
     #[test]
-    fn its_windows_are_ones_that_could_be_asked_for() {
+    fn automatic_windows_are_valid_option_values() {
         for spent in [31, 80, 200, 500, 990] {
             let open = open_ms(spent, 1000).unwrap();
             assert_eq!(format!("{open}ms/2s").parse::<Windows>().map(|w| w.open.as_millis()), Ok(open));

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outside_containers_all_numbers_are_the_same() {
+    fn process_ids_are_identical_outside_containers() {
         let us = std::process::id();
         let same = Numbers::SAME;
         assert_eq!(

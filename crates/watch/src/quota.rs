@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quotas_cost_is_reported_with_its_cgroup() {
+    fn cpu_quota_throttling_is_reported_with_its_cgroup() {
         let said = warning(380_000_000, Path::new("/sys/fs/cgroup/cpu/a"), Some(0.5));
         assert_eq!(
             said.text,

@@ -36,7 +36,7 @@ fn read(path: &std::path::Path) -> (Vec<Entry>, Ending) {
 }
 
 #[test]
-fn all_that_was_taken_is_in_the_file_in_its_order() {
+fn all_recorded_entries_are_in_the_file_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.iotrail");
     let keep = Keep { file: Some((path.clone(), Existing::Keep)), ..Keep::default() };
@@ -72,7 +72,7 @@ fn all_that_was_taken_is_in_the_file_in_its_order() {
 }
 
 #[test]
-fn only_the_slowest_are_kept_in_the_order_of_posting() {
+fn only_the_slowest_requests_are_kept_in_posting_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.iotrail");
     let keep = Keep { file: Some((path.clone(), Existing::Keep)), slowest: Some(3), for_replay: None };

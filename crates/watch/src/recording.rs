@@ -2,7 +2,7 @@
 //!
 //! A frame of kind `B` (`frames`) contains a sequence of `recorded::Entry` as MessagePack, with structures as maps of
 //! field names. So a recording can be read without this source, and a new field breaks no reader. LZ4 removes the
-//! repeated names (the test `what_it_costs` measures both).
+//! repeated names (the test `print_the_cost_of_a_recording` measures both).
 
 use std::fs::File;
 use std::io::Cursor;

@@ -100,7 +100,7 @@ fn read(path: &Path) -> (Vec<Entry>, Ending) {
 }
 
 #[test]
-fn a_recording_reads_back_identically() {
+fn a_recording_is_read_back_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");
     let written = write(&path);
@@ -110,7 +110,7 @@ fn a_recording_reads_back_identically() {
 
 /// Defaults of fields that older recordings lack.
 #[test]
-fn a_request_without_a_weight_has_that_of_the_header() {
+fn a_request_without_a_weight_has_the_weight_of_the_header() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("old");
     let mut writer = Writer::create(&path, &Header { one_in: 64, ..header() }, Existing::Keep).unwrap();
@@ -126,7 +126,7 @@ fn a_request_without_a_weight_has_that_of_the_header() {
 }
 
 #[test]
-fn a_recording_is_read_up_to_wherever_it_is_cut_off() {
+fn a_truncated_recording_is_read_up_to_the_last_complete_frame() {
     let dir = tempfile::tempdir().unwrap();
     let (whole, part) = (dir.path().join("whole"), dir.path().join("part"));
     let written = write(&whole);
@@ -152,7 +152,7 @@ fn a_recording_is_read_up_to_wherever_it_is_cut_off() {
 }
 
 #[test]
-fn a_flipped_bit_is_found_and_nothing_beyond_it_is_believed() {
+fn a_flipped_bit_is_detected_and_later_entries_are_discarded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");
     let written = write(&path);
@@ -178,7 +178,7 @@ fn refusal(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_file_that_is_not_a_recording_is_refused_in_one_line() {
+fn a_file_that_is_not_a_recording_is_rejected_with_one_line() {
     let how = "a recording is made with `iotrail trace --record FILE`";
     assert_eq!(
         refusal(b"{\"schema\":\"iotrail.recording/3\",\"version\":\"3.1.0\",\"new\":1}\nB"),
@@ -199,7 +199,7 @@ fn a_file_that_is_not_a_recording_is_refused_in_one_line() {
 }
 
 #[test]
-fn an_existing_file_is_kept_unless_it_is_given_up() {
+fn an_existing_file_is_kept_unless_replacement_is_requested() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");
     std::fs::write(&path, "mine").unwrap();
@@ -212,7 +212,7 @@ fn an_existing_file_is_kept_unless_it_is_given_up() {
 
 /// Unknown fields are skipped, and missing optional fields are unknown.
 #[test]
-fn fields_come_and_go() {
+fn unknown_fields_are_skipped_and_missing_fields_are_unknown() {
     let mut json = serde_json::to_value(trail()).unwrap();
     json["added_later"] = 1.into();
     json.as_object_mut().unwrap().remove("switches_meanwhile").unwrap();
@@ -227,11 +227,11 @@ fn cpu() -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// Measures time and size of a recording: `cargo test --release -p iotrail-watch what_it_costs -- --ignored
+/// Measures time and size of a recording: `cargo test --release -p iotrail-watch print_the_cost_of_a_recording -- --ignored
 /// --nocapture`.
 #[test]
 #[ignore = "a measurement"]
-fn what_it_costs() {
+fn print_the_cost_of_a_recording() {
     let trails: Vec<RequestTrace> = (0..500_000).map(varied).collect();
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = dir.path().join("r");

@@ -113,7 +113,7 @@ fn read(path: &Path) -> (Vec<ReplayEvent>, Ending) {
 }
 
 #[test]
-fn events_read_back_unchanged() {
+fn replay_events_are_read_back_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");
     let written = events();
@@ -127,7 +127,7 @@ fn events_read_back_unchanged() {
 }
 
 #[test]
-fn a_recording_that_is_cut_off_is_read_up_to_the_cut() {
+fn a_truncated_replay_recording_is_read_up_to_the_cut() {
     let dir = tempfile::tempdir().unwrap();
     let (whole, part) = (dir.path().join("whole"), dir.path().join("part"));
     let written = events();
@@ -157,7 +157,7 @@ impl Random {
 
 /// Half of the mutations have a valid checksum, so that the decoder parses them too.
 #[test]
-fn three_thousand_mutated_recordings_are_read_or_refused() {
+fn mutated_recordings_are_read_or_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");
     let written: Vec<ReplayEvent> = events().into_iter().take(60).collect();
@@ -191,7 +191,7 @@ fn three_thousand_mutated_recordings_are_read_or_refused() {
 }
 
 #[test]
-fn elements_and_events_that_are_not_known_are_skipped() {
+fn unknown_elements_and_events_are_skipped() {
     let mut content = vec![];
     let mut newer = Elements::of(&mut content, LOST, 3);
     newer.put(7_u64);
@@ -207,7 +207,7 @@ fn elements_and_events_that_are_not_known_are_skipped() {
 }
 
 #[test]
-fn a_recording_without_events_for_replay_is_refused_with_a_remedy() {
+fn a_recording_without_replay_events_is_rejected_with_a_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");
     let ordinary = Header { schema: SCHEMA.into(), ..header() };
@@ -219,7 +219,7 @@ fn a_recording_without_events_for_replay_is_refused_with_a_remedy() {
 
 /// One call per random read: the largest encoding per request.
 #[test]
-fn a_random_read_with_its_call_takes_less_than_48_bytes() {
+fn a_random_read_and_its_call_are_encoded_in_fewer_than_48_bytes() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r");
     let both = |i| [ReplayEvent::Request(request(i)), ReplayEvent::Call(call(i))];

@@ -14,7 +14,7 @@ const WITHOUT: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t17\nino:\t355218\nSqM
     CqOverflowList:\nNAPI:\tdisabled\n";
 
 #[test]
-fn fdinfo_of_the_kernel_is_parsed() {
+fn io_uring_fdinfo_is_parsed() {
     let with = FdInfo {
         inode: Some(354936),
         sq_entries: Some(32),
@@ -43,7 +43,7 @@ fn fdinfo_of_the_kernel_is_parsed() {
 }
 
 #[test]
-fn napi_busy_polling_is_in_nanoseconds_of_each_kernel() {
+fn napi_busy_polling_is_converted_to_nanoseconds_for_each_kernel() {
     let of = |lines: &str| FdInfo::parse(&WITHOUT.replace("NAPI:\tdisabled\n", lines)).napi;
     let napi = |busy_poll_ns, is_static| Some(NapiRecord { busy_poll_ns, is_static });
     // Linux 6.18, 6.13 and 6.9.
@@ -59,7 +59,7 @@ fn napi_busy_polling_is_in_nanoseconds_of_each_kernel() {
 }
 
 #[test]
-fn rings_of_one_size_that_cannot_be_distinguished_have_the_busy_polling_that_all_have() {
+fn indistinguishable_rings_share_a_common_napi_setting() {
     let polls = Some(NapiRecord { busy_poll_ns: 50_000, is_static: false });
     let of = |fd, napi| SeenRing { napi, ..ring(7, fd, 8, None, 0) };
     let counts = counted(0, 7, 8, 0, 0);
@@ -71,7 +71,7 @@ fn rings_of_one_size_that_cannot_be_distinguished_have_the_busy_polling_that_all
 }
 
 #[test]
-fn several_descriptors_of_one_ring() {
+fn several_descriptors_of_one_ring_are_counted_as_one() {
     let mut seen = SeenRings::default();
     let at = |cq_tail, sq_work_ns| FdInfo { cq_tail: Some(cq_tail), sq_work_ns, ..FdInfo::parse(WITH_THREAD) };
     seen.take(7, 3, true, at(u32::MAX - 4, Some(100)));
@@ -91,7 +91,7 @@ fn several_descriptors_of_one_ring() {
 }
 
 #[test]
-fn a_ring_found_locked_counts_after_its_first_reading() {
+fn a_ring_found_locked_is_counted_after_its_first_readable_sample() {
     let mut seen = SeenRings::default();
     let at = |cq_tail| FdInfo { cq_tail, ..FdInfo::parse(WITHOUT) };
     seen.take(7, 3, true, at(None));
@@ -103,7 +103,7 @@ fn a_ring_found_locked_counts_after_its_first_reading() {
 }
 
 #[test]
-fn a_ring_that_children_have_too_posts_once() {
+fn completions_of_a_ring_shared_with_children_are_counted_once() {
     let mut seen = SeenRings::default();
     let at = |cq_tail| FdInfo { cq_tail: Some(cq_tail), ..FdInfo::parse(WITHOUT) };
     seen.take(7, 3, true, at(1_000));
@@ -175,7 +175,7 @@ fn rings_of_different_sizes_are_distinguished() {
 }
 
 #[test]
-fn a_ring_that_was_resized_is_the_same_ring() {
+fn a_resized_ring_is_recognized_as_the_same_ring() {
     let mut seen = SeenRings::default();
     let at = |cq_entries| FdInfo { cq_entries: Some(cq_entries), ..FdInfo::parse(WITHOUT) };
     seen.take(7, 3, true, at(64));
@@ -190,7 +190,7 @@ fn a_ring_that_was_resized_is_the_same_ring() {
 }
 
 #[test]
-fn rings_of_equal_size_are_matched_by_thread_or_progress_or_not_at_all() {
+fn rings_of_equal_size_are_matched_only_by_thread_or_progress() {
     let polled = [counted(0, 7, 8, SQPOLL, 0), counted(1, 7, 8, SQPOLL, 0)];
     let seen = [ring(7, 10, 8, Some(71), 0), ring(7, 20, 8, Some(70), 0)];
     assert_eq!(fds(&polled, &seen, &[(0, 70), (1, 71)]), [Some(20), Some(10)]);
@@ -209,7 +209,7 @@ fn rings_of_equal_size_are_matched_by_thread_or_progress_or_not_at_all() {
 }
 
 #[test]
-fn a_process_without_rings() {
+fn a_process_without_rings_is_detected() {
     let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     assert!(!has_rings(child.id()));
     child.kill().unwrap();

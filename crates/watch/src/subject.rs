@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_kind_of_subject() {
+    fn exactly_one_kind_of_subject_is_required() {
         assert!(said(&[], &[], false).starts_with("nothing to watch; "));
         assert!(said(&["true"], &[1], false).starts_with("more than one kind"));
         assert!(said(&["true"], &[], true).starts_with("more than one kind"));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_that_cannot_be_traced_is_refused() {
+    fn a_subject_that_cannot_be_traced_is_rejected() {
         assert_eq!(said(&[], &[u32::MAX / 2], false), "there is no process 2147483647; `ps` lists what there is");
         let first = said(&[], &[1], false);
         assert!(first.contains("is the ancestor of all") && first.contains("trace all processes with -a"), "{first}");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_named_and_its_end_is_seen() {
+    fn the_name_and_exit_of_a_traced_process_are_detected() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let tgid = child.id();
         let asked = resolve(&[], &[tgid, tgid], false, &Numbers::SAME).unwrap();

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_a_thread_that_does_not_wait_make_a_detour() {
+    fn completions_awaited_by_another_thread_make_a_detour() {
         let t = one(&[ring(0, None, &[(1, "writer", 0), (2, "reaper", 500)])]).unwrap();
         let threads: Vec<_> = t
             .threads
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn without_another_waiter_there_is_no_detour() {
+    fn there_is_no_detour_without_another_waiting_thread() {
         let polls = one(&[ring(0, None, &[(1, "writer", 0)])]).unwrap();
         assert_eq!((polls.waiting, polls.detour), (None, None), "who takes the completions is not known");
         let alone = one(&[ring(0, None, &[(1, "writer", 90), (2, "reaper", 90)])]).unwrap();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_may_wait() {
+    fn completions_may_be_awaited_by_another_process() {
         let both = [ring(0, None, &[(1, "writer", 0), (2, "writer-2", 0)]), ring(1, Some(0), &[(9, "reaper", 70)])];
         let s = submitters();
         let of = of_rings(&both, |ring| (ring == 0).then_some(&s));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_without_end_are_not_kept() {
+    fn the_number_of_kept_submitting_threads_is_bounded() {
         let mut s = Submitters::default();
         (0..3000).for_each(|tid| s.take(&trail(tid, DeliveryPath::TimerTick, None, true), true));
         let t = of_rings(&[ring(0, None, &[])], |_| Some(&s)).remove(0).unwrap();

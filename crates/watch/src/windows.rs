@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_stayed_open_closes_on_request_and_others_follow() {
+    fn a_window_kept_open_closes_on_request_and_others_follow() {
         let began = Instant::now();
         let mut schedule = Schedule::whole(began, 1);
         let late = began + 60_000 * MS;
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_window_is_refused_with_a_valid_one() {
+    fn an_invalid_window_is_rejected_with_a_valid_example() {
         let refused = |text: &str| text.parse::<Windows>().unwrap_err();
         assert_eq!(refused("10ms"), "write OPEN/PERIOD, as 10ms/1s");
         assert_eq!(refused("10us/1s"), "a window is at least 1ms long");

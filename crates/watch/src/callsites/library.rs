@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_call_for_others() {
+    fn library_functions_are_distinguished_from_callers() {
         for (module, function) in [
             ("/usr/lib/x86_64-linux-gnu/libc.so.6", "fsync"),
             ("/usr/lib/liburing.so.2.3", "io_uring_submit"),

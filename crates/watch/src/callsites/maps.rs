@@ -102,10 +102,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_this_program_is_in_its_file() {
+    fn an_address_of_this_program_is_resolved_to_its_file() {
         let mut modules = vec![];
         let own = Mappings::read(std::process::id(), &mut modules).unwrap();
-        let Place::File { module, offset } = own.place(an_address_of_this_program_is_in_its_file as *const () as u64)
+        let Place::File { module, offset } =
+            own.place(an_address_of_this_program_is_resolved_to_its_file as *const () as u64)
         else {
             panic!("{own:?}")
         };
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_code_has_no_file() {
+    fn addresses_of_generated_code_have_no_file() {
         let line = "7f0000000000-7f0000001000 rwxp 00000000 00:00 0 ";
         let own = Mappings(vec![mapping(1, line, &mut vec![]).unwrap()]);
         assert!(matches!(own.place(0x7f00_0000_0010), Place::Generated(0x7f00_0000_0010)));

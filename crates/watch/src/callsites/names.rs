@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_this_program_has_its_name() {
+    fn a_function_of_this_program_is_resolved_by_name() {
         let Place::File { module, offset } = place_of_this_function() else { panic!("no file") };
         let named = Names::default().at(&module, offset);
         let function = named.frames.last().and_then(|frame| frame.function.clone()).unwrap();
@@ -117,7 +117,7 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn a_stub_sets_up_no_frame() {
+    fn a_frame_setup_is_recognized_by_its_instructions() {
         assert!(sets_up_frame(&[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x90]));
         assert!(!sets_up_frame(&[0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x89, 0xf8, 0x0f, 0x05, 0xc3]));
     }

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_in_the_function_whose_code_has_it() {
+    fn an_address_is_resolved_to_the_latest_function_in_the_perf_map() {
         let map = parsed(
             "7f20 10 LazyCompile:~read /srv/a.js:3\nbroken\n7f00 20 Builtin:X\n7f20 10 LazyCompile:*read /srv/a.js:3\n",
         );

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_thread_is_divided_without_a_rest() {
+    fn the_time_of_a_thread_is_attributed_completely() {
         let known = BTreeMap::from([(7, StalledProcess { tgid: 7, comm: "db".into(), cgroup: None })]);
         let sleeps = Sleeps::from([(8, Sleep { reason: Some(Reason::Writeback), is_sync: false, ..Sleep::default() })]);
         let mut accounts = Accounts::default();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn iowait_is_the_blocked_time_up_to_a_sample_in_iowait() {
+    fn iowait_is_the_blocked_time_before_a_sample_in_iowait() {
         let known = BTreeMap::from([(7, StalledProcess { tgid: 7, comm: "db".into(), cgroup: None })]);
         let reason = |reason| Sleep { reason: Some(reason), is_sync: false, ..Sleep::default() };
         let sleeps = Sleeps::from([(7, reason(Reason::UringCompletions)), (8, reason(Reason::RequestTag))]);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_bounded() {
+    fn the_number_of_programs_is_bounded() {
         let mut accounts = Accounts::default();
         for tgid in 0..1000u32 {
             let process = StalledProcess { tgid, comm: format!("p{tgid}"), cgroup: None };

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_period_follows_the_cost_of_a_sample() {
+    fn the_sampling_period_follows_the_cost_of_a_sample() {
         let mut k = keeper();
         assert_eq!(k.period(), SHORTEST, "80 µs each: 150 per second are paid for");
         // Two thousand threads take 1 ms per sample.
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn other_costs_leave_less_for_samples() {
+    fn other_costs_reduce_the_sampling_budget() {
         let mut k = keeper();
         let slice = Slice { sampled: Duration::from_millis(1), ..slice(16, 10) };
         (0..20).for_each(|_| assert_eq!(k.turn(slice), None));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_are_shed_in_order_and_come_back_in_the_reverse_order() {
+    fn layers_are_shed_in_order_and_restored_in_reverse_order() {
         let mut k = keeper();
         let mut steps = vec![];
         for _ in 0..SLICES * 6 {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn one_expensive_slice_sheds_nothing() {
+    fn single_expensive_slices_shed_no_layer() {
         let mut k = keeper();
         for i in 0..50 {
             assert_eq!(k.turn(slice(if i % 10 == 9 { 90 } else { 10 }, 100)), None, "{i}");
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_paid_from_credit() {
+    fn a_trace_starts_only_if_the_saved_budget_covers_its_cost() {
         let mut k = keeper();
         let cost = Duration::from_millis(700);
         assert!(k.affords(cost));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_memory_sheds_the_layers_that_use_it() {
+    fn excessive_memory_use_sheds_the_layers_that_cause_it() {
         let mut k = keeper();
         let big = Slice { memory: 65 * MB, ..slice(1, 100) };
         let shed: Vec<Layer> = (0..10).filter_map(|_| k.turn(big)).map(|s| s.layer).collect();

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_listed_newest_first_and_bounded() {
+    fn capture_files_are_listed_newest_first_and_bounded() {
         let dir = tempfile::tempdir().unwrap();
         let captures = Captures::open(dir.path()).unwrap();
         for i in 0..FILES as u64 {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_of_one_trigger_are_limited() {
+    fn captures_are_rate_limited_per_trigger() {
         let dir = tempfile::tempdir().unwrap();
         let mut captures = Captures::open(dir.path()).unwrap();
         let allowed = |c: &mut Captures, at_ns| (0..100).filter(|_| c.may(Trigger::Overflow, at_ns)).count();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_history_is_bounded_and_of_one_process() {
+    fn the_sample_history_is_bounded_and_filtered_by_process() {
         let mut history = History::default();
         for i in 0..100_000 {
             let thread = Thread { tid: 1, tgid: 7, call: Some(74), ..Thread::default() };

@@ -175,13 +175,13 @@ mod tests {
     use iotrail_schema::stall::StalledProcess;
 
     #[test]
-    fn a_unit_is_the_last_of_the_path() {
+    fn the_systemd_unit_is_the_last_unit_of_the_cgroup_path() {
         assert_eq!(unit("/system.slice/docker-1.scope/a.service/x"), "a.service");
         assert_eq!(unit("/system.slice"), "");
     }
 
     #[test]
-    fn every_family_has_its_own_name_and_labels_are_unique() {
+    fn metric_families_have_unique_names_and_labels() {
         let mut accounts = Accounts::default();
         for comm in ["a", "b"] {
             let process = StalledProcess { tgid: 1, comm: comm.into(), cgroup: Some("/x.service".into()) };

@@ -148,7 +148,7 @@ mod tests {
     const V1: &str = "4:memory:/m\n2:cpu:/a/b\n1:name=systemd:/system.slice/db.service\n0::/\n";
 
     #[test]
-    fn a_process_is_a_member_of_its_groups_and_of_those_above() {
+    fn a_process_is_a_member_of_its_cgroups_and_their_ancestors() {
         let in_group = |path: &str| is_member(&Subject::Cgroup(path.into()), V1);
         assert!(in_group("/a") && in_group("/a/b/") && in_group("/m") && !in_group("/a/c") && !in_group("/a/bb"));
         let in_unit = |unit: &str| is_member(&Subject::Unit(unit.into()), V1);

@@ -89,7 +89,7 @@ fn an_unreaped_completion_is_a_stall_until_it_is_reaped() {
 }
 
 #[test]
-fn a_busy_program_does_not_stall() {
+fn a_busy_program_triggers_no_stall() {
     let mut s = Samples::new();
     // CQ and SQ are never empty, and the thread sleeps in each sample.
     s.of(5000, |i| {
@@ -104,7 +104,7 @@ fn a_busy_program_does_not_stall() {
 }
 
 #[test]
-fn a_thread_that_waits_for_more_stalls_if_none_arrives() {
+fn a_wait_for_more_completions_is_a_stall_if_none_arrives() {
     let mut s = Samples::new();
     s.of(3000, |i| (vec![waiting(0, 4)], vec![Ring { unreaped: 3, posted: i as u32 / 50, ..ring() }]));
     assert_eq!(s.fired(), [], "one each half second");
@@ -119,7 +119,7 @@ fn a_thread_that_waits_for_more_stalls_if_none_arrives() {
 }
 
 #[test]
-fn each_condition_of_a_ring_has_its_trigger() {
+fn each_ring_condition_has_its_trigger() {
     let defer = DEFER_TASKRUN;
     let conditions: [(&str, Ring); 5] = [
         ("task_work_waits", Ring { setup_flags: defer, has_task_work: true, ..ring() }),
@@ -140,7 +140,7 @@ fn each_condition_of_a_ring_has_its_trigger() {
 }
 
 #[test]
-fn a_sleep_in_a_submission_or_a_sync_has_its_reason() {
+fn a_blocked_submission_or_sync_is_a_stall_with_its_reason() {
     let mut s = Samples::new();
     s.sleeps.insert(7, Sleep { reason: Some(Reason::RequestTag), is_sync: false, ..Sleep::default() });
     s.of(300, |_| (vec![waiting(1, 1)], vec![ring()]));
@@ -167,7 +167,7 @@ fn a_sleep_in_a_submission_or_a_sync_has_its_reason() {
 }
 
 #[test]
-fn a_stalled_ring_is_read_in_depth_once() {
+fn a_stalled_ring_is_inspected_once() {
     let mut s = Samples::new();
     let sample =
         |at_ns, rings: Vec<Ring>| Snapshot { at_ns, threads: vec![waiting(0, 1)], rings, ..Snapshot::default() };
@@ -192,7 +192,7 @@ fn a_stalled_ring_is_read_in_depth_once() {
 }
 
 #[test]
-fn a_slow_request_is_a_multiple_of_the_usual_latency_of_its_ring() {
+fn a_slow_request_threshold_can_be_a_multiple_of_the_p99_9_latency() {
     let mut s = Samples::new();
     let mut thresholds = Thresholds::default();
     thresholds.set("slow_request=20xp99.9".parse().unwrap());
@@ -213,7 +213,7 @@ fn a_slow_request_is_a_multiple_of_the_usual_latency_of_its_ring() {
 }
 
 #[test]
-fn limits_of_the_cgroup_are_stalls_of_the_process() {
+fn cgroup_throttling_is_a_stall_of_the_process() {
     let mut triggers = Triggers::new(Thresholds::default());
     let mut names = vec![];
     for i in 0..200u64 {
@@ -240,7 +240,7 @@ fn limits_of_the_cgroup_are_stalls_of_the_process() {
 }
 
 #[test]
-fn an_sqpoll_thread_that_runs_without_work_spins() {
+fn an_sqpoll_thread_that_runs_without_work_is_a_stall() {
     let mut s = Samples::new();
     let sq = |i: u64, share: u64| Thread {
         tid: 9,
@@ -260,7 +260,7 @@ fn an_sqpoll_thread_that_runs_without_work_spins() {
 }
 
 #[test]
-fn a_wait_is_late_beyond_its_own_limit() {
+fn a_wait_that_exceeds_its_timeout_is_a_late_timer() {
     let mut s = Samples::new();
     let limit = Some(Duration::from_millis(100));
     s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), limit, ..Sleep::default() });
@@ -277,7 +277,7 @@ fn a_wait_is_late_beyond_its_own_limit() {
 }
 
 #[test]
-fn a_worker_that_sleeps_uninterruptibly_has_a_slow_request() {
+fn a_worker_in_uninterruptible_sleep_is_a_slow_request() {
     let mut s = Samples::new();
     s.sleeps.insert(9, Sleep { reason: Some(Reason::RwSemaphore), is_sync: false, ..Sleep::default() });
     let worker = Thread { tid: 9, tgid: 7, asleep: true, is_kernels: true, ..Thread::default() };
@@ -290,7 +290,7 @@ fn a_worker_that_sleeps_uninterruptibly_has_a_slow_request() {
 }
 
 #[test]
-fn thresholds_are_named_by_their_triggers() {
+fn thresholds_are_set_by_trigger_name() {
     let mut thresholds = Thresholds::default();
     thresholds.set("slow_sync=2s".parse().unwrap());
     assert_eq!(thresholds.ns(Trigger::SlowSync), 2000 * MS);

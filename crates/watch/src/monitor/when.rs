@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_is_compared_with_a_number() {
+    fn a_condition_compares_a_metric_or_its_rate_with_a_number() {
         let (now, before) = (at(5.0, 9.0), at(0.0, 3.0));
         let is_met = |text: &str| when(text).met(&now, &before, 2.0).is_some();
         let value = |text: &str| when(text).met(&now, &before, 2.0).map(|met| met.value);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn invalid_conditions_are_rejected() {
         for wrong in
             ["", "unreaped", "unreaped > many", "> 3", "a b > 3", "a{b > 3", "a{b} > 3", "a > nan", "rate(a > 3"]
         {

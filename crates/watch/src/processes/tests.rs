@@ -3,14 +3,14 @@ use crate::processes::counter::Span;
 use crate::processes::helper::kind;
 
 #[test]
-fn helper_threads_by_name() {
+fn io_uring_kernel_threads_are_recognized_by_name() {
     assert_eq!(kind("iou-sqp-5164"), Some(Kind::SubmissionQueue));
     assert_eq!(kind("iou-wrk-5194"), Some(Kind::Worker));
     assert_eq!(kind("load-0"), None);
 }
 
 #[test]
-fn a_counter_grows_from_where_it_was_found() {
+fn a_counters_growth_is_relative_to_its_first_value() {
     let mut span = Span { first: Some(5), last: None };
     assert_eq!(span.grown(), None);
     span.take(Some(12));
@@ -20,7 +20,7 @@ fn a_counter_grows_from_where_it_was_found() {
 }
 
 #[test]
-fn cpu_time_is_the_clocks_sum_divided_by_ticks() {
+fn exact_cpu_time_is_divided_in_proportion_to_ticks() {
     let span = |first, last| Span { first: Some(first), last: Some(last) };
     let used = |ran_ns, user: u64, system: u64| {
         let of = Used { ran_ns, user_ticks: span(10, 10 + user), system_ticks: span(20, 20 + system) };

@@ -83,7 +83,7 @@ fn rates_cover_the_counts_between_two_samples() {
 }
 
 #[test]
-fn a_new_ring_begins_at_zero_and_the_busiest_is_first() {
+fn a_new_ring_starts_at_zero_and_the_busiest_ring_is_first() {
     let mut meter = Meter::new(Choice::fixed(1));
     turn(&mut meter, observed(vec![ring(0, 100)], 0));
     let second = turn(&mut meter, observed(vec![ring(0, 120), ring(1, 40), ring(2, 20)], 0));
@@ -94,7 +94,7 @@ fn a_new_ring_begins_at_zero_and_the_busiest_is_first() {
 }
 
 #[test]
-fn events_missed_by_one_reading_are_in_the_next_once() {
+fn events_missed_by_one_sample_are_counted_once_in_the_next() {
     let mut meter = Meter::new(Choice::fixed(1));
     turn(&mut meter, observed(vec![ring(0, 100)], 5));
     // Some counts had not reached the hashes yet, including all completions posted by the timer tick.
@@ -113,7 +113,7 @@ fn events_missed_by_one_reading_are_in_the_next_once() {
 }
 
 #[test]
-fn a_span_of_0_has_no_rate() {
+fn an_interval_of_0_has_no_rate() {
     let none = Moment { elapsed_ns: 0, unix_s: 0 };
     let record =
         Meter::new(Choice::fixed(1)).turn(observed(vec![ring(0, 100)], 0), &BTreeMap::new(), &HashMap::new(), none);
@@ -121,7 +121,7 @@ fn a_span_of_0_has_no_rate() {
 }
 
 #[test]
-fn traced_requests_belong_to_their_interval() {
+fn traced_requests_count_only_in_their_interval() {
     let mut summary = Summary::new(Choice::fixed(1));
     let stages = RequestTrace { opcode: "read".into(), ..trail_example::trail() };
     for user_data in 0..20 {
@@ -145,7 +145,7 @@ fn traced_requests_belong_to_their_interval() {
 }
 
 #[test]
-fn an_sqpoll_threads_cpu_use_is_since_the_last_reading() {
+fn the_cpu_use_of_an_sqpoll_thread_is_relative_to_the_last_sample() {
     let thread = |elapsed_ns, cpu_ns| {
         let sq_thread = Some(SqThread { tid: 70, elapsed_ns, cpu_ns, sleeps: None });
         HashMap::from([(0, Known { sq_thread, comm: Some("database".into()), ..Known::default() })])
@@ -166,7 +166,7 @@ fn an_sqpoll_threads_cpu_use_is_since_the_last_reading() {
 }
 
 #[test]
-fn a_process_is_not_known_where_one_of_its_threads_is_not() {
+fn sqpoll_cpu_use_of_a_process_is_unknown_if_one_thread_is_unknown() {
     let known = |other, second| {
         let thread = |tid, cpu_ns| Known {
             sq_thread: Some(SqThread { tid, elapsed_ns: 1000, cpu_ns, sleeps: None }),
@@ -185,7 +185,7 @@ fn a_process_is_not_known_where_one_of_its_threads_is_not() {
 }
 
 #[test]
-fn kicks_that_were_not_counted_at_both_ends_have_no_rate() {
+fn kicks_not_counted_at_both_samples_have_no_rate() {
     let mut meter = Meter::new(Choice::fixed(1));
     let uncounted = Observed { kicks: None, ..observed(vec![ring(0, 100)], 0) };
     assert_eq!(turn(&mut meter, uncounted).total.kicks_per_s, None);

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_counted_since_the_last_interval() {
+    fn thread_times_are_relative_to_the_last_interval() {
         let mut meter = ThreadMeter::default();
         meter.turn(vec![(1, thread(7, 100, 900)), (2, thread(7, 500, 500))]);
         let time = &meter.turn(vec![(1, thread(7, 400, 1600)), (3, thread(7, 0, 500))])[&7];

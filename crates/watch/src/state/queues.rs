@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_always_holds_three_waits_three_times_the_time() {
+    fn the_wait_in_a_queue_is_its_mean_length_times_the_elapsed_time() {
         let mut queues = Queues::default();
         // More samples than kept sums.
         (0..3 * KEPT).for_each(|_| queues.take([3, 0]));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_give_no_estimate() {
+    fn too_few_queue_samples_have_no_estimate() {
         let mut queues = Queues::default();
         (0..LEAST - 1).for_each(|_| queues.take([1, 1]));
         let mut few = account(vec![]);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn imprecise_estimates_are_left_out() {
+    fn imprecise_queue_estimates_are_omitted() {
         let mut bursts = Queues::default();
         (0..100).for_each(|i| bursts.take([0, if i % 33 == 0 { 500 } else { 0 }]));
         let mut wide = account(vec![]);

@@ -15,7 +15,7 @@ fn the_first_traced_request_of_each_error_is_identified() {
 }
 
 #[test]
-fn counts_are_the_probes_own() {
+fn counts_in_the_record_come_from_the_probes() {
     let tick = || vehicle(DeliveryPath::TimerTick, None, 6);
     let slept = || vehicle(DeliveryPath::Enter, Some("slept"), 4);
     let worker = vehicle(DeliveryPath::Iowq, None, 2);
@@ -46,7 +46,7 @@ fn counts_are_the_probes_own() {
 }
 
 #[test]
-fn a_ring_has_its_sqpoll_threads_values() {
+fn a_ring_includes_the_values_of_its_sqpoll_thread() {
     let polled = RingCounts { setup_flags: SQPOLL, ..counted(0, vec![opcode("read", 40, 39)], vec![]) };
     let seen = SeenRing {
         tgid: 7,
@@ -91,7 +91,7 @@ fn a_ring_has_its_sqpoll_threads_values() {
 }
 
 #[test]
-fn losses_are_reported() {
+fn requests_lost_by_the_tracer_are_reported() {
     let loss = FollowLoss { no_room: 2, ring_buffer_full: 3, ..FollowLoss::default() };
     let r = record(1, [], Observed { follow_loss: loss, ..observed(vec![], vec![]) }, &[]);
     assert_eq!((r.total.followed.no_room, r.total.followed.ring_buffer_full), (2, 3));
@@ -99,7 +99,7 @@ fn losses_are_reported() {
 }
 
 #[test]
-fn requests_of_contexts_are_counted_separately_and_in_total() {
+fn native_aio_requests_are_counted_per_context_and_in_total() {
     let direct = ContextCounts {
         context: 1,
         kind: ContextKind::Libaio,

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn batches_and_runs() {
+fn submission_batches_and_task_work_runs_are_estimated() {
     let of = |batch, items| RequestTrace { enter_batch: Some(batch), run_items: Some(items), ..trail(0) };
     let alone = RequestTrace { run_items: None, ..of(1, 0) };
     let ring = counted(0, vec![], vec![]);
@@ -20,7 +20,7 @@ fn batches_and_runs() {
 }
 
 #[test]
-fn runs_are_the_counted_ones_with_multishot_completions_too() {
+fn task_work_runs_with_multishot_completions_use_exact_counts() {
     // One run with one item, which posted three completions.
     let one = |user_data| RequestTrace { run_items: Some(1), more: user_data < 3, ..trail(user_data) };
     let mut counts = observed(vec![counted(0, vec![opcode("recv", 1, 3)], vec![])], vec![]);
@@ -35,7 +35,7 @@ fn runs_are_the_counted_ones_with_multishot_completions_too() {
 }
 
 #[test]
-fn each_traced_request_counts_with_its_weight() {
+fn each_traced_request_counts_by_its_weight() {
     let of = |weight, took, ready_cpu| RequestTrace {
         weight,
         posted: at(took, 0),
@@ -77,7 +77,7 @@ fn each_traced_request_counts_with_its_weight() {
 }
 
 #[test]
-fn the_threads_of_a_pair_are_those_that_submit_most() {
+fn the_threads_of_a_cpu_pair_are_those_that_submit_most_requests() {
     let of = |tid, n: u64| (0..n).map(move |i| RequestTrace { tid, ..staged(1 + i * 1_000) });
     let threads = |trails: Vec<RequestTrace>| followed(1, trails).cpu_pairs[0].threads;
     assert_eq!(threads(of(8, 95).chain(of(9, 5)).collect()), Some(1), "one that hardly submits");
@@ -86,7 +86,7 @@ fn the_threads_of_a_pair_are_those_that_submit_most() {
 }
 
 #[test]
-fn a_request_that_was_handed_over_twice_is_one() {
+fn a_request_punted_twice_counts_once() {
     let punted = |i| RequestTrace { punted: Some(iotrail_schema::trail::Punt::Asked), ..trail(i) };
     let counts = OpcodeCounts { punted_asked: 40, ..opcode("read", 30, 30) };
     let ring = || observed(vec![counted(0, vec![counts.clone()], vec![])], vec![]);
@@ -97,7 +97,7 @@ fn a_request_that_was_handed_over_twice_is_one() {
 }
 
 #[test]
-fn requests_that_came_later_or_are_unfinished_are_known() {
+fn requests_submitted_later_or_unfinished_are_counted() {
     let requests = |choice, trails: u64, weight, loss: FollowLoss| {
         let trails = (0..trails).map(|i| RequestTrace { weight, ..trail(i * 1_000) });
         let f =
@@ -125,7 +125,7 @@ fn requests_that_came_later_or_are_unfinished_are_known() {
 
 /// 1,000 requests with a heavy tail and a weight of 100; and too few for an interval.
 #[test]
-fn a_mean_of_a_sample_has_its_interval_or_none() {
+fn a_sampled_mean_has_an_interval_only_with_enough_samples() {
     let of = |n: u64| {
         let took = |i| if i % 50 == 0 { 10_000 } else { 100 };
         let trails =
@@ -156,7 +156,7 @@ fn a_mean_of_a_sample_has_its_interval_or_none() {
 }
 
 #[test]
-fn requests_in_windows_are_weighted_by_the_represented_time() {
+fn requests_in_windows_are_weighted_by_the_time_they_represent() {
     let mut summary = Summary::new(Choice::fixed(1));
     let took = |ns| RequestTrace { posted: at(ns, 0), ..trail(0) };
     // One completely traced second, and five windows of 10 ms in ten seconds.

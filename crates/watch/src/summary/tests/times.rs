@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn latencies_by_ring_and_opcode() {
+fn latencies_are_reported_by_ring_and_opcode() {
     let write = |submitted, took| RequestTrace {
         ring: Some(1),
         opcode: "write".into(),
@@ -24,7 +24,7 @@ fn latencies_by_ring_and_opcode() {
 }
 
 #[test]
-fn stages_are_means_and_sum_to_the_latency() {
+fn mean_stage_durations_add_up_to_the_latency() {
     let slow = RequestTrace { issued: Some(at(1030, 0)), ready: Some(at(1040, 0)), posted: at(1100, 0), ..trail(1000) };
     // Clocks of two CPUs differ: the stages are unknown.
     let backwards = RequestTrace { ready: Some(at(2005, 1)), issued: Some(at(2010, 0)), ..trail(2000) };
@@ -38,7 +38,7 @@ fn stages_are_means_and_sum_to_the_latency() {
 }
 
 #[test]
-fn the_file_systems_worker_is_a_part_of_delivery() {
+fn file_system_worker_time_is_part_of_delivery() {
     let ended = |submitted| RequestTrace { ended: Some(at(submitted + 90, 1)), ..staged(submitted) };
     let s = followed(1, [ended(0), staged(1000)]).stages.unwrap();
     assert_eq!((s.delivery_ns, s.file_system_ns, s.total_ns), (40.0, Some(15.0), 100.0));
@@ -72,7 +72,7 @@ fn delays_are_listed_by_delivery_path_and_detail() {
 }
 
 #[test]
-fn completions_after_the_first_have_no_latency() {
+fn later_multishot_completions_have_no_latency() {
     let more = |opcode: &str, user_data, posted, more| RequestTrace {
         opcode: opcode.into(),
         user_data,
@@ -152,7 +152,7 @@ fn an_open_wakeup_request_is_excluded_from_mean_and_order() {
 }
 
 #[test]
-fn timeouts_are_waits_only_next_to_reads() {
+fn timeouts_count_as_waits_only_if_there_are_reads() {
     let timeouts = || (0..20).map(|i| RequestTrace { opcode: "timeout".into(), ..trail(1 + i * 50) });
     let ring = |of: Vec<OpcodeCounts>| observed(vec![counted(0, of, vec![])], vec![]);
     let counts = || opcode("timeout", 20, 20);
@@ -170,7 +170,7 @@ fn timeouts_are_waits_only_next_to_reads() {
 }
 
 #[test]
-fn an_unseen_part_is_excluded_from_the_mean() {
+fn requests_with_an_unknown_stage_are_excluded_from_its_mean() {
     let queued = RequestTrace { queued: Some(at(80, 0)), ..staged(0) };
     let s = followed(1, [queued, staged(1000), staged(2000), staged(3000)]).stages.unwrap();
     assert_eq!((s.completions, s.queued_completions), (4, 1));
@@ -178,7 +178,7 @@ fn an_unseen_part_is_excluded_from_the_mean() {
 }
 
 #[test]
-fn the_order_of_first_completions() {
+fn the_completion_order_covers_only_first_completions() {
     let at_ns = |submitted, posted| RequestTrace { posted: at(posted, 0), ..trail(submitted) };
     let other_ring = RequestTrace { ring: Some(1), ..at_ns(4, 999) };
     let no_ring = RequestTrace { ring: None, ..at_ns(0, 9999) };
