@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_several_is_asked_for_like_a_single_one() {
+    fn repeated_measurements_run_as_single_ones_without_repeats() {
         let of = |text: &str| {
             let all = once(text.split_whitespace().map(OsString::from));
             all.iter().map(|a| a.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")

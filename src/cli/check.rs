@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_file_is_wrong_input() {
+    fn a_missing_file_is_an_input_error() {
         let args = CheckArgs { file: Some("/no/such/file".into()), verbose: false, json: false };
         assert_eq!(run(&args).unwrap_err().exit_status(), 2);
     }

@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_contradicts_its_counts_is_found() {
+    fn a_rate_that_contradicts_its_counts_is_detected() {
         let one = |iops: f64| json!({"schema": measurement::SCHEMA, "ios": 1000, "elapsed_ns": 2_000_000_000u64, "iops": iops});
         assert_eq!([contradiction(&one(500.0)), contradiction(&one(504.9))], [None, None]);
         let said = "iops is 600, and 1000 ios in 2000000000 ns make 500.0";
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_figure_is_found_where_it_is_and_parameters_may_be_negative() {
+    fn negative_metrics_are_located_and_negative_parameters_accepted() {
         let found = |v: Value| negative_figure(&v);
         let is = |field: &str, number: &str| Some((field.to_owned(), number.to_owned()));
         let one =
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_before_a_place_is_named() {
+    fn the_field_before_a_parse_error_is_identified() {
         let text = "{\n  \"a\": 1,\n  \"iops\": 1e999\n}";
         assert_eq!(field_before(text, 3, 15), Some("iops"));
         assert_eq!((field_before("1e999", 1, 5), field_before("", 0, 0)), (None, None));

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usage_error_is_one_line_with_the_alternative() {
+    fn a_usage_error_is_one_line_with_a_pointer_to_the_help() {
         assert_eq!(
             line(&["iotrail", "bench", "--engine", "foo"]),
             "invalid value 'foo' for '--engine <ENGINE>' \

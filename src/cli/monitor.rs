@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_a_share_of_all_cpus() {
+    fn the_cpu_budget_is_parsed_as_a_share_of_all_cpus() {
         assert_eq!(share("1%"), Ok(0.01));
         assert_eq!(share("2.5"), Ok(0.025));
         for wrong in ["0", "0.01%", "51%", "-1%", "much", "nan"] {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_left_out_by_0() {
+    fn a_window_option_of_0_disables_windows() {
         assert_eq!(windows("0"), Ok(SomeWindows(None)));
         assert!(windows("1s/5m").is_ok_and(|w| w.0.is_some()) && windows("5m/1s").is_err());
     }

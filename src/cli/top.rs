@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_with_and_without_a_unit() {
+    fn intervals_are_parsed_with_and_without_a_unit() {
         assert_eq!(interval("1"), Ok(Duration::from_secs(1)));
         assert_eq!(interval("0.25"), Ok(Duration::from_millis(250)));
         assert_eq!(interval("500ms"), Ok(Duration::from_millis(500)));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_after_so_many_intervals_or_when_asked_to() {
+    fn top_ends_after_the_requested_intervals_or_on_request() {
         static STOP: AtomicBool = AtomicBool::new(false);
         let ending = Ending { count: Some(2), stop: &STOP };
         assert_eq!([1, 2, 3].map(|n| ending.after(n).is_break()), [false, true, true]);

@@ -493,7 +493,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_with_and_without_a_unit() {
+    fn durations_are_parsed_with_and_without_a_unit() {
         assert_eq!(duration("5"), Ok(Duration::from_secs(5)));
         assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));

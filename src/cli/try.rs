@@ -322,7 +322,7 @@ mod tests {
     use iotrail_testing::sample;
 
     #[test]
-    fn an_arm_that_was_not_measured_passes_no_gate() {
+    fn an_unmeasured_arm_fails_each_gate() {
         let mut run = iotrail_testing::run::two_by_two();
         run.cells.iter_mut().for_each(|c| c.measurements = vec![sample::measurement(); 3].into());
         run.comparisons = iotrail_answer::compare::of_run(&run, &|_, _| None);

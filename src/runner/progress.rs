@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_estimate_is_corrected_when_it_is_off_by_more_than_a_third() {
+    fn an_estimate_off_by_more_than_a_third_is_corrected() {
         let of = |estimate, spent, left| {
             let [estimate, spent, left] = [estimate, spent, left].map(Duration::from_secs);
             corrected(estimate, spent, left)
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_read_well() {
+    fn durations_are_printed_in_minutes_and_seconds() {
         let of = |ms| minutes(Duration::from_millis(ms));
         assert_eq!([of(400), of(45_000), of(725_000), of(7_380_000)], ["0 s", "45 s", "12 min 5 s", "2 h 3 min"]);
     }

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_ring_only_the_ring_is_missing() {
+    fn only_the_ring_is_reported_as_missing_without_io_uring() {
         let items = without_rings(&Refusal { why: "w".into(), restore: "r".into() });
         let missing: Vec<_> = items.iter().filter(|i| i.state == State::Missing).map(|i| i.id.as_str()).collect();
         assert_eq!(missing, ["io_uring.ring"]);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_engine_that_is_lost() {
+    fn an_unavailable_interface_lists_the_lost_engine() {
         let item = engine("io_uring", Err(Refusal { why: "w".into(), restore: "r".into() }));
         assert_eq!((item.name.as_str(), item.state), ("io_uring", State::Missing));
         assert_eq!(item.lost.as_deref(), Some("--engine io_uring, and comparisons with it"));

@@ -24,7 +24,7 @@ mod tests {
     use iotrail_report::check::State;
 
     #[test]
-    fn a_program_that_fails_to_load_reports_lost_features() {
+    fn a_probe_that_fails_to_load_is_reported_with_the_lost_features() {
         let program = |state| ProgramCheck { name: "interrupt_ipi_send", purpose: "IPIs sent", state };
         assert_eq!(item(program(survey::State::Loads)).state, State::Ok);
         let (why, restore) = ("no tracepoint ipi_send_cpu".to_owned(), "Linux 6.4 or later".to_owned());

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn root_without_capabilities_is_in_a_container() {
+    fn missing_capabilities_of_root_are_explained_by_a_container() {
         let item = probing(&user(0, 0, 0));
         assert_eq!(item.state, State::Missing);
         assert!(item.restore.unwrap().contains("--cap-add BPF"));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn few_open_files_are_compared_with_the_probes_need() {
+    fn the_open_file_limit_is_compared_with_the_probes_need() {
         assert_eq!(open_files(Some(1024), Some(300)).state, State::Ok);
         let item = open_files(Some(64), Some(300));
         assert_eq!((item.state, item.text.as_str()), (State::Missing, "at most 64, and the probes need up to 300"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_judged_by_the_default_load() {
+    fn the_memlock_limit_is_compared_with_the_default_load() {
         assert_eq!(memlock(&user(1, 0, 65_536)).state, State::Ok);
         assert!(memlock(&user(1, 0, 8 << 20)).text.starts_with("8 MiB for"));
         assert_eq!(memlock(&user(1, 0, 65_535)).state, State::Missing);

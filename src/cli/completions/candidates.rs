@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn experiments_are_known_without_a_store() {
+    fn experiment_names_are_completed_without_a_store() {
         let cli = super::super::super::Cli::command();
         let of = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_in_one_unit() {
+    fn ages_are_printed_in_one_unit() {
         assert_eq!([age(5), age(200), age(7200), age(200_000)], ["5 s ago", "3 min ago", "2 h ago", "2 days ago"]);
     }
 }

@@ -17,7 +17,7 @@ fn each(look: &mut dyn FnMut(&str, &Command, &str)) {
 }
 
 #[test]
-fn each_command_has_a_page_with_its_options_and_every_section() {
+fn each_command_has_a_manual_page_with_all_options_and_sections() {
     let names: Vec<String> = pages().unwrap().into_iter().map(|(name, _)| name).collect();
     assert_eq!((names[0].as_str(), names.len()), ("iotrail.1", 31));
     assert!(
@@ -41,7 +41,7 @@ fn each_command_has_a_page_with_its_options_and_every_section() {
 }
 
 #[test]
-fn each_page_has_its_own_text_and_example() {
+fn each_manual_page_has_its_own_text_and_examples() {
     each(&mut |name, command, _| {
         let text = text(name).unwrap();
         assert!(!text.description.is_empty() && !text.examples.is_empty() && !text.files.is_empty(), "{name}");
@@ -83,7 +83,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_example_is_a_command_line_that_the_parser_takes() {
+fn each_example_in_the_manual_pages_is_a_valid_command_line() {
     assert_eq!(words("iotrail top -p $(pgrep -n x) -i 5 >f"), ["iotrail", "top", "-p", "4711", "-i", "5"]);
     assert_eq!(words("iotrail lab run -- sh -c 'a >b' && c").last().unwrap(), "a >b");
     let mut tried = 0;
@@ -100,7 +100,7 @@ fn every_example_is_a_command_line_that_the_parser_takes() {
 }
 
 #[test]
-fn referenced_pages_exist() {
+fn referenced_manual_pages_exist() {
     let names: Vec<String> = pages().unwrap().into_iter().map(|(name, _)| name).collect();
     each(&mut |page, _, _| {
         for other in text(page).unwrap().see_also.iter().filter(|o| o.starts_with(ROOT)) {
@@ -134,7 +134,7 @@ fn command_lines(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_command_line_in_the_documents_is_one_that_the_parser_takes() {
+fn each_command_line_in_the_documentation_is_valid() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = [root.to_owned(), root.join("docs"), root.join("docs/contributing")];
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());

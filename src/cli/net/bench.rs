@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_per_option_is_one_measurement_with_these_values() {
+    fn one_value_per_option_plans_a_single_measurement() {
         let p = plan_of("--engine epoll --connections 64 --rate 1000 --server-cpus 0 --follow 8");
         assert_eq!((p.cells.len(), p.repeats, p.follow), (1, 1, Some(8)));
         let Load::Net(net) = &p.cells[0].load else { panic!("{:?}", p.cells[0]) };
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_options_given_again_are_measured_against_each_other() {
+    fn lists_and_repeated_options_are_compared() {
         assert_eq!(
             labels("--engine epoll,io_uring --connections 4 --connections 64 --window 2"),
             [

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_lines_xml_and_a_table() {
+    fn budget_outcomes_are_printed_as_lines_junit_xml_and_markdown() {
         let lines = lines(&judged());
         assert_eq!(lines[0], "budget  BROKEN: errors: 2, at most <1> | \"x\"");
         assert_eq!(lines.last().map(String::as_str), Some("budget  1 of 3 limits kept"));

@@ -12,7 +12,7 @@ fn interrupt(irq: u32, name: &str, cpus: &[u32]) -> TargetInterrupt {
 }
 
 #[test]
-fn cpus_that_take_the_targets_interrupts() {
+fn only_online_cpus_that_take_the_targets_interrupts_are_listed() {
     let target = Target {
         interrupts: vec![interrupt(41, "nvme0q1", &[1, 9]), interrupt(42, "nvme0q2", &[3])],
         ..Default::default()
@@ -21,7 +21,7 @@ fn cpus_that_take_the_targets_interrupts() {
 }
 
 #[test]
-fn few_interrupts_are_listed_and_many_summed_up() {
+fn few_interrupts_are_listed_and_many_are_summarized() {
     assert_eq!(delivered(&[]), None);
     assert_eq!(delivered(&[interrupt(36, "virtio1-req.0", &[1])]).unwrap(), "36 virtio1-req.0 on CPU 1");
     let many: Vec<_> = (0..9).map(|n| interrupt(40 + n, &format!("nvme0q{}", n + 1), &[n])).collect();
@@ -29,14 +29,14 @@ fn few_interrupts_are_listed_and_many_summed_up() {
 }
 
 #[test]
-fn one_interrupt_that_is_managed_manages_them_all() {
+fn interrupts_are_not_movable_if_one_is_managed() {
     assert_eq!(movable(&[Some(true), Some(true)], "x").state, State::Ok);
     assert_eq!(movable(&[Some(true), Some(false), None], "x").state, State::Missing);
     assert_eq!(movable(&[Some(true), None], "x").state, State::Unknown);
 }
 
 #[test]
-fn no_poll_queues_names_the_drivers_parameter() {
+fn missing_poll_queues_are_reported_with_the_driver_parameter() {
     let disk = |driver: &str, n| Disk { driver: Some(driver.into()), poll_queues: n, ..Default::default() };
     assert!(poll_queues(&disk("nvme", Some(0)), "x").restore.unwrap().contains("nvme.poll_queues=N"));
     assert!(poll_queues(&disk("virtio_blk", Some(0)), "x").restore.unwrap().contains("virtio_blk.poll_queues=N"));
@@ -45,7 +45,7 @@ fn no_poll_queues_names_the_drivers_parameter() {
 }
 
 #[test]
-fn the_counter_is_used_only_where_the_kernel_trusts_it() {
+fn the_tsc_is_used_only_if_the_kernel_trusts_it() {
     let tsc = |constant, nonstop| Some(clock::Tsc { constant, nonstop });
     let states = |source, tsc| clocks(Some(source), tsc, Some(250)).iter().map(|i| i.state).collect::<Vec<_>>();
     assert_eq!(states("tsc", tsc(true, true)), [State::Ok, State::Ok, State::Ok]);
@@ -60,7 +60,7 @@ fn the_counter_is_used_only_where_the_kernel_trusts_it() {
 }
 
 #[test]
-fn lockdown_and_symbols() {
+fn lockdown_and_hidden_symbols_are_reported() {
     let mode = |m: Option<&str>| locked(lockdown::Lockdown { mode: m.map(Into::into), how: "h".into() }).state;
     assert_eq!(mode(Some("none")), State::Ok);
     assert_eq!(mode(Some("integrity")), State::Ok);
@@ -72,7 +72,7 @@ fn lockdown_and_symbols() {
 }
 
 #[test]
-fn isolation_absent_present_and_unknown() {
+fn cpu_isolation_is_reported_as_absent_present_or_unknown() {
     let with = |isolated: Option<Vec<u32>>, nohz_full: Option<Vec<u32>>| {
         isolation(&Cpus { isolated, nohz_full, ..Default::default() })
     };
