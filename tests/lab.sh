@@ -18,12 +18,12 @@ for filter in $filters; do
     echo "== Linux $kernel: $filter"
     skip=
     case $filter in
-    nvme::a_drive_without_poll_queues*)
+    nvme::iopoll_on_a_drive_without_poll_queues*)
         # The driver has one setting of polled queues for all drives.
         prepare=:
         drives="--nvme queues=1,size=16m,data=keep --nvme queues=1,size=16m,data=keep,errors=read@1m,errors=write@2m" ;;
     nvme::*)
-        skip="--skip nvme::a_drive_without_poll_queues"
+        skip="--skip nvme::iopoll_on_a_drive_without_poll_queues"
         prepare=:
         drives="--nvme queues=2,poll=1,size=64m,data=keep --nvme queues=1,poll=1,size=16m,data=keep,errors=read@1m,errors=write@2m" ;;
     *)

@@ -20,15 +20,15 @@ pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 11] = [
         ("a_sleeping_thread_is_blocked_in_its_sleep_call", sleeps),
         ("a_thread_that_never_switches_is_accounted", never_switches),
-        ("both_ends_of_a_pipe_wait_for_each_other", pipe),
+        ("both_ends_of_a_pipe_are_blocked_by_each_other", pipe),
         ("fsync_is_blocked_by_writeback", fsync),
-        ("rings_of_ground_sum_to_their_wall_time", rings),
-        ("windows_divide_the_full_wall_time", windows),
+        ("time_rows_of_threads_with_rings_add_up_to_their_wall_time", rings),
+        ("windows_break_down_the_full_wall_time", windows),
         ("calls_are_counted_with_their_errors", calls),
-        ("a_thread_that_waits_for_a_cpu_names_the_thread_that_had_it", holders),
+        ("a_cpu_wait_is_reported_with_the_thread_that_used_the_cpu", holders),
         ("a_time_limit_hidden_by_a_submission_is_counted", time_limits),
-        ("a_descriptor_that_ends_waits_is_named_with_its_file", woken_by),
-        ("requests_are_divided_by_the_cause_of_their_delay", requests),
+        ("a_descriptor_that_ends_waits_is_reported_with_its_file", woken_by),
+        ("request_latency_is_broken_down_by_cause", requests),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("account::{name}"), test)).collect()
 }

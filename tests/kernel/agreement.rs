@@ -18,7 +18,7 @@ pub fn trials() -> Vec<Trial> {
         ("kicks_and_interrupts_agree_with_proc_interrupts", proc_interrupts),
         ("interrupts_of_buffered_reads_agree_with_proc_interrupts", buffered_reads),
         ("system_calls_agree_with_strace", strace),
-        ("another_programs_io_is_not_counted", neighbour),
+        ("io_of_another_program_is_not_counted", neighbour),
         ("mode_switches_by_syscall_agree_with_the_sys_exit_tracepoint", peek_makes_no_calls),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("agreement::{name}"), test)).collect()

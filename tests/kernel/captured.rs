@@ -19,9 +19,9 @@ const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 pub fn trials() -> Vec<Trial> {
     vec![
         trial::test("captured::each_request_and_call_is_recorded_exactly", exact),
-        trial::test("captured::io_submit_is_recorded_with_the_requests_that_it_accepted", native_aio),
-        trial::test("captured::a_hundred_thousand_requests_are_all_recorded", complete),
-        trial::test("captured::paths_are_replaced_and_exported", anonymised),
+        trial::test("captured::io_submit_is_recorded_with_only_the_accepted_requests", native_aio),
+        trial::test("captured::all_of_300_000_requests_are_recorded", complete),
+        trial::test("captured::anonymised_paths_are_replaced_in_recording_and_export", anonymised),
     ]
 }
 

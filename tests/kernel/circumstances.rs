@@ -20,12 +20,14 @@ pub fn trials() -> Vec<Trial> {
         ("direct_reads_are_counted_at_the_disk", direct),
         ("short_direct_reads_are_counted_at_the_disk", short),
         ("resident_reads_are_not_counted_at_the_disk", resident),
-        ("another_reader_is_detected", another_reader),
-        ("a_load_without_a_file_has_no_disk", no_file),
-        ("the_intervals_cover_the_run", course),
+        ("io_of_another_reader_is_reported", another_reader),
+        ("a_load_without_a_file_reports_no_disk", no_file),
+        ("throughput_intervals_cover_the_complete_run", course),
     ];
-    let with_quota: [(&str, Test); 2] =
-        [("a_quota_throttles_the_load", throttled), ("a_quota_throttles_the_traced_program", traced)];
+    let with_quota: [(&str, Test); 2] = [
+        ("a_throttled_load_is_reported_with_its_cpu_quota", throttled),
+        ("a_throttled_traced_program_is_reported_with_its_cpu_quota", traced),
+    ];
     let quota = with_quota.map(|(name, test)| {
         trial::test(format!("circumstances::{name}"), test).with_ignored_flag(Group::parent().is_none())
     });

@@ -9,9 +9,9 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("files::counts_are_exact_if_all_requests_are_traced", exact),
+        trial::test("files::file_counts_are_exact_if_all_requests_are_traced", exact),
         trial::test("files::intervals_of_a_sample_cover_the_true_counts", sampled),
-        trial::test("files::a_ring_has_its_processs_name", names),
+        trial::test("files::a_ring_has_the_name_of_its_process", names),
     ]
 }
 

@@ -10,9 +10,9 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("lab::the_output_of_a_command_in_6_1_is_unmodified", command),
-        trial::test("lab::the_time_limit_ends_a_guest_and_stored_results_are_kept", limit),
-        trial::test("lab::every_name_of_the_newest_kernel_is_known", names),
+        trial::test("lab::a_command_on_linux_6_1_has_unmodified_output", command),
+        trial::test("lab::a_guest_at_its_time_limit_is_stopped_and_keeps_stored_results", limit),
+        trial::test("lab::all_io_uring_names_of_the_newest_kernel_are_known", names),
     ]
 }
 

@@ -49,11 +49,11 @@ use libtest_mimic::{Arguments, Trial};
 
 /// They mostly wait, and their assertions depend neither on times nor on machine-wide counts, so they run concurrently.
 const PATIENT: [&str; 5] = [
-    "lab::the_time_limit_ends_a_guest_and_stored_results_are_kept",
-    "net_faults::a_link_that_goes_down_leaves_both_ends_half_open",
-    "tried::a_program_that_ignores_need_wakeup_stalls_with_sqpoll_and_is_dropped",
-    "tried::a_program_that_never_enters_the_kernel_stalls_with_defer_and_is_dropped",
-    "tried::no_process_is_left_however_try_ends",
+    "lab::a_guest_at_its_time_limit_is_stopped_and_keeps_stored_results",
+    "net_faults::a_link_that_goes_down_leaves_half_open_connections",
+    "tried::the_sqpoll_arm_is_dropped_if_the_program_ignores_need_wakeup",
+    "tried::the_defer_arm_is_dropped_if_the_program_never_enters_the_kernel",
+    "tried::no_process_is_left_when_try_ends",
 ];
 
 /// Redirects the tests' traces to a separate store. A process cannot set its own environment without unsafe code, so it

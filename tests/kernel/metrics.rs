@@ -14,7 +14,7 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("metrics::a_scrape_equals_the_trace_with_other_clients_connected", scraped),
+        trial::test("metrics::a_scrape_matches_the_trace_with_other_clients_connected", scraped),
         trial::test("metrics::calls_before_a_thread_sleeps_are_counted", asleep),
     ]
 }

@@ -40,11 +40,11 @@ pub fn trials() -> Vec<Trial> {
         })
         .collect();
     all.push(trial::test("monitor::a_healthy_program_has_no_stall", healthy));
-    all.push(trial::test("monitor::sigterm_writes_the_capture_in_progress", terminated));
-    all.push(trial::test("monitor::nothing_stays_loaded_after_kill", killed));
-    all.push(trial::test("monitor::a_full_disk_and_an_absent_directory_are_reported", full_disk));
+    all.push(trial::test("monitor::sigterm_saves_the_capture_in_progress", terminated));
+    all.push(trial::test("monitor::no_probe_stays_loaded_after_sigkill", killed));
+    all.push(trial::test("monitor::a_full_disk_and_a_missing_directory_are_reported", full_disk));
     all.push(trial::test("monitor::the_service_manager_is_notified", notified));
-    all.push(trial::test("monitor::a_stall_is_traced_and_a_metric_is_a_trigger", traced));
+    all.push(trial::test("monitor::stalls_and_metric_conditions_start_a_trace", traced));
     all
 }
 

@@ -13,9 +13,9 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 3] = [
-        ("the_delivery_paths_sum_to_the_servers_own_completions", vehicles),
-        ("every_request_is_traced_and_the_counts_stay_exact", followed),
-        ("an_epoll_server_has_interrupts_and_switches_and_no_completion", epoll),
+        ("delivery_paths_add_up_to_the_servers_completion_count", vehicles),
+        ("counts_stay_exact_while_all_requests_are_traced", followed),
+        ("an_epoll_server_has_interrupts_and_switches_but_no_completions", epoll),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("net::{name}"), test)).collect()
 }

@@ -13,9 +13,9 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("net_bench::two_namespaces_reach_each_other_and_the_host_is_restored", reach),
-        trial::test("net_bench::both_ends_in_namespaces_count_the_same_and_leave_nothing", measured),
-        trial::test("net_bench::a_killed_run_leaves_nothing", killed),
+        trial::test("net_bench::two_network_namespaces_are_connected_and_removed", reach),
+        trial::test("net_bench::both_ends_in_namespaces_agree_and_leave_the_host_unchanged", measured),
+        trial::test("net_bench::a_killed_run_leaves_no_server_and_no_namespace", killed),
     ]
 }
 

@@ -21,12 +21,11 @@ pub fn trials() -> Vec<Trial> {
         eprintln!("net_faults::a_link_that_loses_packets is skipped: {reason}");
     }
     vec![
-        trial::test("net_faults::a_link_that_loses_packets_loses_no_request", lossy_link)
-            .with_ignored_flag(missing.is_some()),
+        trial::test("net_faults::a_lossy_link_loses_no_request", lossy_link).with_ignored_flag(missing.is_some()),
         trial::test("net_faults::ten_thousand_mostly_idle_connections_are_served", idle),
-        trial::test("net_faults::a_server_restarted_under_load_is_reached_again", restarted),
-        trial::test("net_faults::a_slow_link_delays_requests_and_loses_none", slow_link),
-        trial::test("net_faults::a_link_that_goes_down_leaves_both_ends_half_open", half_open),
+        trial::test("net_faults::a_sender_reconnects_to_a_server_restarted_under_load", restarted),
+        trial::test("net_faults::a_slow_link_delays_requests_without_losing_any", slow_link),
+        trial::test("net_faults::a_link_that_goes_down_leaves_half_open_connections", half_open),
     ]
 }
 

@@ -13,7 +13,7 @@ use crate::trial;
 pub fn trials() -> Vec<Trial> {
     let in_order = ["order_defer", "order_coop", "order_default", "order_multishot"];
     let kept = in_order.map(|name| trial::test(format!("order::{name}_is_kept"), move || kept(name)));
-    let lost = trial::test("order::two_threads_on_one_ring_lose_the_order_in_task_work", lost);
+    let lost = trial::test("order::completions_of_two_threads_on_one_ring_are_reordered_by_task_work", lost);
     let alike = trial::test("order::multishot_requests_with_the_same_user_data_are_indistinguishable", alike);
     kept.into_iter().chain([lost, alike]).collect()
 }

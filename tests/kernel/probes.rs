@@ -11,8 +11,8 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("probes::every_program_loads_without_the_others", every_program_loads),
-        trial::test("probes::the_attached_programs_are_listed", attached_is_listed),
+        trial::test("probes::each_bpf_program_loads_without_the_others", every_program_loads),
+        trial::test("probes::attached_bpf_programs_are_listed", attached_is_listed),
         trial::test("probes::missed_events_are_reported_once", unseen_is_said_once),
     ]
 }

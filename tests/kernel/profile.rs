@@ -13,12 +13,12 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 6] = [
-        ("cached_reads_copy_data", cached),
-        ("a_nop_load_mostly_submits", nop),
+        ("cached_reads_spend_most_cpu_time_in_copying", cached),
+        ("a_no_op_load_spends_most_cpu_time_in_submission", nop),
         ("blocking_reads_leave_the_cpu_idle", blocking),
         ("samples_agree_with_the_kernels_cpu_time", cpu_time),
         ("code_with_interrupts_off_is_sampled_at_its_end", interrupts_off),
-        ("the_files_contain_the_samples", files),
+        ("folded_stacks_and_flame_graph_contain_all_samples", files),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("profile::{name}"), test)).collect()
 }

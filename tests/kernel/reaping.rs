@@ -14,11 +14,11 @@ pub fn trials() -> Vec<Trial> {
     let held = ["left_lying_asleep", "left_lying_computing", "left_lying_sqpoll"];
     let held = held.map(|name| trial::test(format!("reaping::{name}"), move || held_for(name)));
     let others = [
-        trial::test("reaping::a_full_table_estimates_all_completions", deep),
-        trial::test("reaping::prompt_reaping_is_reported_100_times_shorter", at_once),
+        trial::test("reaping::delays_of_all_completions_are_estimated_if_the_map_is_full", deep),
+        trial::test("reaping::prompt_reaping_is_reported_as_over_100_times_faster", at_once),
         trial::test("reaping::waiting_for_a_batch_causes_no_finding", batch),
-        trial::test("reaping::a_sample_reports_the_same_delays", sampled),
-        trial::test("reaping::completions_that_are_never_reaped_are_reported", never),
+        trial::test("reaping::sampled_completions_represent_all_of_them", sampled),
+        trial::test("reaping::completions_left_unreaped_at_exit_are_reported", never),
     ];
     held.into_iter().chain(others).collect()
 }

@@ -22,9 +22,9 @@ pub fn trials() -> Vec<Trial> {
         ("all_of_80_000_cached_reads_per_second_are_recorded", || {
             all_recorded(&format!("--file {} --buffered --depth 32 --batch 8", file().display()))
         }),
-        ("only_the_slowest_are_recorded", slowest),
-        ("windows_contain_complete_requests", windows),
-        ("a_child_is_sampled", child_sampled),
+        ("only_the_slowest_requests_are_recorded", slowest),
+        ("windows_contain_only_complete_requests", windows),
+        ("the_cpu_time_of_a_commands_child_is_sampled", child_sampled),
         ("each_of_64_merged_reads_has_its_stages", merged),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("record::{name}"), test)).collect()

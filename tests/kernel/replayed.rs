@@ -12,8 +12,8 @@ const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("replayed::counts_are_exact_and_the_check_is_recorded_like_the_program", exact),
-        trial::test("replayed::a_truncated_recording_is_refused_in_one_line", cut),
+        trial::test("replayed::replay_counts_are_exact_and_a_recorded_replay_matches_the_program", exact),
+        trial::test("replayed::a_truncated_recording_is_rejected_with_one_line", cut),
     ]
 }
 

@@ -24,8 +24,8 @@ const EACH: usize = 3;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("run::a_run_killed_at_any_moment_loses_nothing_and_ends", killed),
-        trial::test("run::a_lost_terminal_restores_the_host", lost_terminal),
+        trial::test("run::a_run_killed_at_any_moment_is_resumed_without_loss", killed),
+        trial::test("run::host_settings_are_restored_when_the_terminal_closes", lost_terminal),
     ]
 }
 

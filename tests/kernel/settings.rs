@@ -29,8 +29,8 @@ pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 4] = [
         ("a_setting_takes_effect_and_is_restored", set_and_put_back),
         ("a_quota_limits_this_process_and_is_removed", quota),
-        ("every_setting_is_restored_after_a_kill_at_any_moment", killed),
-        ("only_one_run_at_a_time_changes_settings", one_at_a_time),
+        ("all_settings_are_restored_after_a_kill_at_any_moment", killed),
+        ("only_one_run_at_a_time_may_change_settings", one_at_a_time),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("settings::{name}"), test)).collect()
 }

@@ -15,12 +15,12 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 6] = [
-        ("call_sites_have_their_names_and_shares", with_frame_pointers),
-        ("missing_frame_pointers_are_reported_and_call_sites_are_named", without_frame_pointers),
-        ("a_stripped_program_is_reported", stripped),
-        ("call_sites_have_their_share_of_the_cpu", on_cpu),
-        ("a_broken_budget_names_the_call_site", budget),
-        ("a_trace_becomes_folded_stacks_and_a_profile", exported),
+        ("call_sites_are_reported_with_names_and_shares", with_frame_pointers),
+        ("call_sites_are_named_and_missing_frame_pointers_reported", without_frame_pointers),
+        ("a_stripped_program_is_reported_as_having_no_symbols", stripped),
+        ("call_sites_are_reported_with_their_share_of_the_cpu_time", on_cpu),
+        ("a_broken_budget_is_reported_with_the_call_site", budget),
+        ("a_stored_trace_is_exported_as_folded_stacks_and_a_profile", exported),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("stacks::{name}"), test)).collect()
 }

@@ -13,11 +13,11 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 5] = [
-        ("task_work_waits_until_the_thread_enters_for_completions", deferred),
-        ("overflowed_completions_wait_until_a_thread_enters_for_them", overflowed),
+        ("deferred_task_work_is_pending_until_the_thread_enters_the_kernel", deferred),
+        ("overflowed_completions_are_pending_until_a_thread_enters_the_kernel", overflowed),
         ("closed_files_stay_open_while_requests_use_them", held),
         ("a_short_segment_waits_without_tcp_nodelay", nagle),
-        ("a_hanging_program_is_explained_at_the_start", hangs),
+        ("a_hung_program_is_explained_at_the_start_of_the_trace", hangs),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("state::{name}"), test)).collect()
 }

@@ -15,11 +15,11 @@ type Test = fn() -> Result<(), Failed>;
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 6] = [
         ("a_stored_trace_is_printed_identically", shown_again),
-        ("a_killed_iotrail_leaves_a_partial_trace", killed),
+        ("a_killed_trace_is_stored_as_partial", killed),
         ("a_store_that_cannot_be_written_causes_only_a_warning", refused),
-        ("a_redacted_trace_has_no_arguments_of_its_command", redacted),
+        ("a_redacted_trace_omits_the_arguments_of_its_command", redacted),
         ("a_budget_is_met_broken_or_not_evaluated", budgets),
-        ("two_traces_are_compared_and_a_histogram_has_all_requests", compared),
+        ("stored_traces_are_compared_and_have_latency_histograms", compared),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("stored::{name}"), test)).collect()
 }

@@ -12,7 +12,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial::test("targets::a_file_behind_a_loop_device_is_not_written", behind_loop),
         trial::test("targets::a_swap_file_is_not_written", swap),
-        trial::test("targets::a_running_programs_file_is_not_written", running),
+        trial::test("targets::the_executable_of_a_running_program_is_not_written", running),
     ]
 }
 

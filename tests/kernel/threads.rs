@@ -11,9 +11,9 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 5] = [
-        ("the_thread_on_the_cpu_that_a_submitter_waits_for_is_named", waits_for_cpu),
-        ("the_submitting_and_the_waiting_thread_are_named", reaped_elsewhere),
-        ("a_waiting_thread_of_another_process_is_named", across),
+        ("the_thread_that_keeps_a_submitter_off_its_cpu_is_reported", waits_for_cpu),
+        ("the_submitting_and_the_waiting_thread_are_reported", reaped_elsewhere),
+        ("a_waiting_thread_of_another_process_is_reported", across),
         ("an_sqpoll_thread_makes_no_detour", polled),
         ("the_first_bad_buffer_is_identified", bad_buffers),
     ];

@@ -17,7 +17,7 @@ use crate::trial;
 pub fn trials() -> Vec<Trial> {
     vec![
         trial::test("top::completions_per_second_agree_with_the_load", completions),
-        trial::test("top::a_reader_that_closes_its_pipe_ends_top", reader_goes),
+        trial::test("top::top_exits_with_status_0_when_its_output_pipe_is_closed", reader_goes),
         trial::test("top::two_signals_restore_the_terminal", terminal_is_put_back),
     ]
 }

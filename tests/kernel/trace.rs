@@ -19,16 +19,16 @@ type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
     let tests: [(&str, Test); 10] = [
-        ("a_short_command_has_its_own_name", name),
-        ("a_commands_cpu_time_begins_with_it", cpu_time),
-        ("a_processs_cpu_time_is_exact", cpu_time_of_process),
-        ("each_of_several_programs_has_its_own_counts", everyone),
+        ("a_short_lived_command_is_reported_by_its_own_name", name),
+        ("the_cpu_time_of_a_command_excludes_the_time_before_exec", cpu_time),
+        ("the_cpu_time_of_a_process_is_exact", cpu_time_of_process),
+        ("concurrent_programs_are_counted_separately", everyone),
         ("a_command_in_its_own_pid_namespace_is_traced", nested),
-        ("direct_writes_wait_for_the_file_systems_worker", file_system),
-        ("native_aio_that_a_traced_process_starts_is_traced", begins_aio),
-        ("a_ring_found_by_its_sqpoll_thread_has_its_processs_name", polled),
+        ("direct_writes_are_delayed_by_the_file_system_worker", file_system),
+        ("native_aio_is_traced_if_it_starts_during_the_trace", begins_aio),
+        ("a_ring_first_seen_in_its_sqpoll_thread_has_its_process_name", polled),
         ("each_linked_request_has_its_own_stages", linked),
-        ("a_commands_exit_status_is_passed_on", status),
+        ("trace_exits_with_the_status_of_its_command", status),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("trace::{name}"), test)).collect()
 }

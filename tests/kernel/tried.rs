@@ -14,20 +14,20 @@ use crate::trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        trial::test("tried::every_arm_is_legal_and_granted_if_the_program_waits_in_enter", every_arm),
-        trial::test("tried::a_program_that_never_enters_the_kernel_stalls_with_defer_and_is_dropped", stalls),
-        trial::test("tried::a_program_that_ignores_need_wakeup_stalls_with_sqpoll_and_is_dropped", deaf),
-        trial::test("tried::a_ring_of_three_threads_gets_no_single_issuer", of_threads),
-        trial::test("tried::disabled_rings_rings_of_children_and_200_rings_are_all_changed", all_rings),
-        trial::test("tried::a_static_program_with_raw_system_calls_is_changed", without_libraries),
-        trial::test("tried::a_program_without_rings_is_refused", without_rings),
-        trial::test("tried::arms_other_than_flags_are_compared", beside_flags),
-        trial::test("tried::the_programs_own_failures_are_reported", failures),
-        trial::test("tried::each_run_reads_the_same_file_and_a_pipe_is_refused", input),
-        trial::test("tried::an_arm_that_fails_late_or_early_passes_no_gate", gated),
-        trial::test("tried::no_process_is_left_however_try_ends", ended),
-        trial::test("tried::a_search_among_a_programs_flags_gives_an_answer", searched),
-        trial::test("tried::flags_are_changed_and_nothing_is_traced_without_privileges", unprivileged),
+        trial::test("tried::all_arms_are_granted_if_the_program_waits_in_io_uring_enter", every_arm),
+        trial::test("tried::the_defer_arm_is_dropped_if_the_program_never_enters_the_kernel", stalls),
+        trial::test("tried::the_sqpoll_arm_is_dropped_if_the_program_ignores_need_wakeup", deaf),
+        trial::test("tried::single_issuer_is_not_tried_on_a_ring_used_by_three_threads", of_threads),
+        trial::test("tried::flags_of_disabled_rings_of_child_rings_and_of_200_rings_are_changed", all_rings),
+        trial::test("tried::ring_flags_of_a_static_program_with_raw_system_calls_are_changed", without_libraries),
+        trial::test("tried::a_program_without_rings_is_rejected", without_rings),
+        trial::test("tried::cpu_environment_and_program_arms_are_compared", beside_flags),
+        trial::test("tried::failures_of_the_program_are_reported", failures),
+        trial::test("tried::each_run_reads_the_same_standard_input_and_a_pipe_is_rejected", input),
+        trial::test("tried::an_arm_that_fails_in_any_block_fails_the_gate", gated),
+        trial::test("tried::no_process_is_left_when_try_ends", ended),
+        trial::test("tried::a_search_among_a_programs_ring_flags_has_an_answer", searched),
+        trial::test("tried::ring_flags_are_changed_without_tracing_for_unprivileged_users", unprivileged),
     ]
 }
 

@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::Test;
 
 pub const TESTS: &[(&str, Test)] = &[
-    ("each_cell_sets_the_scheduler_of_its_own_device_and_no_other", each_cells_own_device),
-    ("a_file_on_a_loop_mounted_file_system_names_the_loop_device_and_the_disk", loop_mounted),
-    ("one_seed_gives_the_same_offsets_in_the_same_order", same_offsets),
+    ("each_cell_sets_only_the_scheduler_of_its_own_device", each_cells_own_device),
+    ("a_file_on_a_loop_mount_is_reported_with_the_loop_device_and_its_disk", loop_mounted),
+    ("equal_seeds_produce_equal_offsets_in_equal_order", same_offsets),
 ];
 
 /// A loop device on a test file, detached on drop.

@@ -9,8 +9,8 @@ use super::Test;
 
 pub const TESTS: &[(&str, Test)] = &[
     ("a_low_soft_limit_of_open_files_is_raised_and_restored", soft),
-    ("a_low_hard_limit_of_open_files_is_named_with_the_required_value", hard),
-    ("root_without_capabilities_is_refused_and_they_are_named", capabilities),
+    ("a_low_hard_limit_of_open_files_is_reported_with_the_required_value", hard),
+    ("missing_capabilities_of_root_are_reported", capabilities),
     ("check_shows_libbpfs_messages", verbose),
 ];
 

@@ -13,13 +13,13 @@ use crate::ground::{ground, is_emulated};
 pub const TESTS: &[(&str, Test)] = &[
     ("rings_created_and_closed_in_turn_are_all_counted", rings_in_turn),
     ("rings_open_at_once_are_counted_separately", rings_at_once),
-    ("top_keeps_the_sums_while_rings_come_and_go", top),
-    ("a_fork_storm_is_traced_to_its_end_without_other_processes", forks),
-    ("exited_threads_do_not_change_the_attribution", threads),
+    ("top_keeps_complete_sums_while_rings_are_created_and_closed", top),
+    ("a_fork_storm_is_traced_without_processes_that_reuse_its_pids", forks),
+    ("exited_threads_do_not_affect_the_delivery_paths", threads),
     ("threads_that_take_turns_on_one_ring_are_all_traced", turns),
-    ("a_ring_that_several_processes_use_is_counted_by_process", one_ring_of_processes),
+    ("a_ring_shared_by_processes_is_counted_per_process", one_ring_of_processes),
     ("cpu_time_of_unreaped_children_is_counted", unwaited_children),
-    ("requests_cancelled_for_a_killed_process_are_not_completions", killed_in_flight),
+    ("requests_cancelled_by_a_kill_do_not_count_as_completions", killed_in_flight),
     ("tracing_uses_no_more_memory_than_documented", memory),
 ];
 

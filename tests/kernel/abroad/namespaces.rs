@@ -19,11 +19,11 @@ pub const TESTS: &[(&str, Test)] = &[
     ("a_network_load_in_a_pid_namespace_is_counted", network),
     ("a_run_in_a_pid_namespace_is_counted", run),
     ("a_command_in_a_pid_namespace_is_traced_exactly", commands),
-    ("a_process_is_named_by_its_pid_in_the_namespace", by_number),
-    ("process_1_is_refused_on_the_host_and_traced_in_a_container", first_process),
+    ("a_process_is_identified_by_its_pid_in_the_namespace", by_number),
+    ("process_1_is_rejected_on_the_host_and_traced_in_a_container", first_process),
     ("background_processes_of_a_command_are_traced", background),
-    ("background_processes_continue_after_a_stopped_trace", stopped),
-    ("reasons_are_correct_without_proc", no_proc),
+    ("background_processes_survive_the_end_of_a_trace", stopped),
+    ("error_reasons_are_correct_without_proc", no_proc),
 ];
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");

@@ -14,10 +14,10 @@ use crate::bench::{file, run, watched};
 use crate::ground::{ground, watch_with};
 
 pub const TESTS: &[(&str, Test)] = &[
-    ("programs_without_device_io_get_nothing_of_their_neighbours", without_device),
-    ("a_socket_loop_next_to_disk_io_gets_no_wrong_core_finding", socket_loop),
-    ("own_reads_are_attributed_to_their_own_interrupts", own_reads),
-    ("a_load_has_its_own_interrupts_next_to_another_on_the_disk", own_load),
+    ("programs_without_device_io_are_not_charged_for_neighbours", without_device),
+    ("a_socket_loop_next_to_disk_io_has_no_wrong_core_finding", socket_loop),
+    ("reads_of_a_program_are_attributed_to_their_own_interrupts", own_reads),
+    ("only_a_loads_own_interrupts_are_counted_on_a_shared_disk", own_load),
     ("native_aio_is_untracked_only_in_interrupts_without_probes", untracked),
 ];
 

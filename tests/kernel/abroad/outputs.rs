@@ -11,10 +11,10 @@ use libtest_mimic::Failed;
 use super::Test;
 
 pub const TESTS: &[(&str, Test)] = &[
-    ("planted_links_are_not_followed_for_a_scratch_file", scratch),
+    ("planted_symlinks_are_not_followed_for_scratch_files", scratch),
     ("the_store_is_not_created_in_another_users_directory", store),
-    ("files_of_samples_replace_nothing_without_force", samples),
-    ("a_recording_goes_only_to_a_pipe_with_a_reader", recording),
+    ("sample_files_replace_existing_files_only_with_force", samples),
+    ("a_recording_is_written_only_to_a_pipe_with_a_reader", recording),
     ("a_recording_at_the_file_size_limit_keeps_its_content", limited),
 ];
 

@@ -11,13 +11,13 @@ use crate::ground::ground;
 
 pub const TESTS: &[(&str, Test)] = &[
     ("all_requests_of_a_program_with_48_are_traced", few),
-    ("the_traced_requests_represent_all", many),
-    ("a_requested_one_in_n_is_kept", asked),
+    ("the_traced_requests_represent_all_requests", many),
+    ("a_requested_sampling_rate_is_kept", asked),
     ("all_requests_are_traced_again_after_a_burst", after_a_burst),
     ("costly_events_of_a_busy_program_are_sampled_in_windows", windows_while_busy),
     ("requests_during_the_end_of_a_window_are_counted", windows),
-    ("rates_are_per_second_of_counted_time", over_counted_time),
-    ("a_trace_that_costs_too_much_continues_in_windows", goes_on_by_windows),
+    ("rates_are_relative_to_the_counted_time", over_counted_time),
+    ("a_trace_with_high_overhead_continues_in_windows", goes_on_by_windows),
 ];
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");

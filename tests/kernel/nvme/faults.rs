@@ -16,7 +16,7 @@ const READ_FAILS_AT: u64 = 1 << 20;
 const WRITE_FAILS_AT: u64 = 2 << 20;
 
 pub fn trials() -> Vec<Trial> {
-    let mut trials = vec![trial::test("nvme::a_failing_drive_is_counted_by_name", by_name)];
+    let mut trials = vec![trial::test("nvme::errors_of_a_failing_drive_are_counted_by_status_name", by_name)];
     let engines = ["io_uring", "libaio", "sync", "posix_aio", "io_uring_cmd"];
     trials
         .extend(engines.map(|engine| trial::test(format!("nvme::removed_under_{engine}"), move || taken_out(engine))));

@@ -10,9 +10,9 @@ use crate::trial;
 pub fn trials() -> Vec<Trial> {
     vec![
         trial::test("nvme::own_driver_reads_back_what_it_wrote", written),
-        trial::test("nvme::own_driver_accepts_every_size_and_depth", sizes),
-        trial::test("nvme::own_driver_causes_no_system_call_and_no_interrupt", silent),
-        trial::test("nvme::own_driver_refuses_a_drive_in_use", anothers),
+        trial::test("nvme::own_driver_accepts_all_block_sizes_and_depths", sizes),
+        trial::test("nvme::own_driver_makes_no_system_calls_and_causes_no_interrupts", silent),
+        trial::test("nvme::own_driver_rejects_a_drive_in_use", anothers),
         trial::test("nvme::own_driver_recovers_from_a_killed_run", killed),
     ]
 }

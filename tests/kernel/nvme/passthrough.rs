@@ -31,9 +31,9 @@ pub fn trials() -> Vec<Trial> {
     });
     written
         .chain([
-            trial::test("nvme::passthrough_accepts_other_sizes", sizes),
-            trial::test("nvme::passthrough_refuses_a_file_that_is_not_a_generic_device", no_generic_device),
-            trial::test("nvme::passthrough_never_writes_to_a_held_drive", held),
+            trial::test("nvme::passthrough_accepts_other_block_sizes", sizes),
+            trial::test("nvme::passthrough_rejects_a_file_that_is_not_a_generic_device", no_generic_device),
+            trial::test("nvme::passthrough_never_writes_to_a_drive_in_use", held),
         ])
         .collect()
 }

@@ -10,7 +10,7 @@ use crate::trial;
 pub fn trials() -> Vec<Trial> {
     vec![
         trial::test("nvme::polled_completions_need_no_interrupt", no_interrupts),
-        trial::test("nvme::a_drive_without_poll_queues_is_not_polled_silently", no_poll_queue),
+        trial::test("nvme::iopoll_on_a_drive_without_poll_queues_is_an_error", no_poll_queue),
     ]
 }
 
