@@ -35,11 +35,11 @@ fn main() {
         })
         .collect();
     let others: [(&str, fn()); 5] = [
-        ("two_runs_are_next_to_each_other", pages::of_two),
+        ("two_runs_are_shown_side_by_side", pages::of_two),
         ("one_measurement_has_a_page", pages::of_one),
-        ("a_page_of_a_thousand_measurements_is_below_ten_mebibytes", pages::of_many),
-        ("text_from_outside_stays_text", hostile::stays_text),
-        ("a_foreign_page_is_not_overwritten", pages::overwrites_its_own_alone),
+        ("a_page_with_a_thousand_measurements_is_smaller_than_10_mib", pages::of_many),
+        ("untrusted_text_is_never_interpreted_as_markup", hostile::stays_text),
+        ("a_page_of_another_program_is_not_overwritten", pages::overwrites_its_own_alone),
     ];
     trials.extend(others.into_iter().map(|(name, body)| {
         Trial::test(name, move || {

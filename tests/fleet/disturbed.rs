@@ -11,26 +11,30 @@ use crate::command::{Ended, end, kill, run};
 use crate::whole::{experiment, fleet, measured, states, stored};
 
 pub const TESTS: &[Test] = &[
-    Test { name: "fleet::ctrl_c_keeps_what_is_measured", is_long: false, body: stopped },
+    Test { name: "fleet::ctrl_c_keeps_the_results_measured_so_far", is_long: false, body: stopped },
     Test { name: "fleet::ctrl_c_during_submission_leaves_no_job", is_long: true, body: submitting },
     Test {
         name: "fleet::jobs_of_a_command_killed_during_submission_are_collected",
         is_long: true,
         body: half_submitted,
     },
-    Test { name: "fleet::a_node_is_lost", is_long: true, body: lost },
-    Test { name: "fleet::a_node_is_lost_and_comes_back", is_long: true, body: back },
-    Test { name: "fleet::the_controller_is_restarted", is_long: true, body: controller },
-    Test { name: "fleet::the_terminal_closes", is_long: true, body: closed },
-    Test { name: "fleet::sigterm_ends_the_command", is_long: true, body: killed },
-    Test { name: "fleet::a_drained_node_is_collected_when_it_is_back", is_long: true, body: drained },
-    Test { name: "fleet::a_reserved_node_is_collected", is_long: true, body: reserved },
-    Test { name: "fleet::a_node_that_stays_drained_is_given_up", is_long: true, body: given_up },
+    Test { name: "fleet::results_of_other_nodes_are_complete_if_a_node_is_lost", is_long: true, body: lost },
+    Test { name: "fleet::a_job_resumes_on_a_node_that_returns", is_long: true, body: back },
+    Test { name: "fleet::a_run_survives_a_restart_of_the_controller", is_long: true, body: controller },
+    Test { name: "fleet::a_job_is_collected_after_its_terminal_has_closed", is_long: true, body: closed },
+    Test { name: "fleet::sigterm_of_the_command_does_not_affect_the_job", is_long: true, body: killed },
+    Test { name: "fleet::results_of_a_drained_node_are_collected_after_it_returns", is_long: true, body: drained },
+    Test { name: "fleet::results_of_a_reserved_node_are_collected", is_long: true, body: reserved },
+    Test {
+        name: "fleet::a_node_that_stays_drained_is_given_up_after_the_specified_time",
+        is_long: true,
+        body: given_up,
+    },
     Test { name: "fleet::results_are_fetched_within_a_short_time_limit", is_long: true, body: short },
-    Test { name: "fleet::cancelled_and_killed_jobs_leave_nothing", is_long: true, body: ended_by_others },
-    Test { name: "fleet::a_shared_directory_is_emptied", is_long: true, body: emptied },
-    Test { name: "fleet::the_collectors_disk_is_full", is_long: true, body: full },
-    Test { name: "fleet::another_users_job_goes_first", is_long: true, body: neighbour },
+    Test { name: "fleet::cancelled_and_killed_jobs_leave_no_files", is_long: true, body: ended_by_others },
+    Test { name: "fleet::a_node_that_cannot_write_to_the_shared_directory_is_collected", is_long: true, body: emptied },
+    Test { name: "fleet::no_results_are_lost_if_the_collectors_disk_is_full", is_long: true, body: full },
+    Test { name: "fleet::a_run_waits_for_another_users_job", is_long: true, body: neighbour },
 ];
 
 /// Starts a run of a few seconds on these nodes, and waits until each node has made a measurement.

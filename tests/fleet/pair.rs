@@ -9,9 +9,9 @@ use crate::disturbed::has_measured;
 use crate::whole::{measured, stored};
 
 pub const TESTS: &[Test] = &[
-    Test { name: "fleet::a_server_and_a_sender_on_two_nodes", is_long: true, body: two },
-    Test { name: "fleet::the_servers_node_is_lost_and_comes_back", is_long: true, body: back },
-    Test { name: "fleet::the_servers_part_is_cancelled", is_long: true, body: half },
+    Test { name: "fleet::a_server_and_a_sender_run_on_two_nodes", is_long: true, body: two },
+    Test { name: "fleet::a_network_run_resumes_after_the_servers_node_returns", is_long: true, body: back },
+    Test { name: "fleet::a_cancelled_server_step_is_restarted", is_long: true, body: half },
 ];
 
 const BENCH: &str = "net bench --slurm --nodes n3,n1 --seed 7 --store s.db --trace off --connections 2 --warmup 100ms";

@@ -7,13 +7,17 @@ use crate::cluster::{Cluster, NODES};
 use crate::command::{Ended, run};
 
 pub const TESTS: &[Test] = &[
-    Test { name: "fleet::four_nodes_work_without_a_shared_directory", is_long: false, body: streams },
-    Test { name: "fleet::a_shared_directory_contains_the_program", is_long: true, body: shared },
-    Test { name: "fleet::the_program_is_sent_by_a_stream", is_long: true, body: shipped },
+    Test {
+        name: "fleet::results_of_four_nodes_are_streamed_without_a_shared_directory",
+        is_long: false,
+        body: streams,
+    },
+    Test { name: "fleet::the_program_is_distributed_in_a_shared_directory", is_long: true, body: shared },
+    Test { name: "fleet::the_program_is_sent_to_the_nodes_over_a_stream", is_long: true, body: shipped },
     Test { name: "fleet::slurm_chooses_nodes_with_a_feature", is_long: true, body: chosen },
-    Test { name: "fleet::options_in_the_environment_change_nothing", is_long: true, body: surrounded },
+    Test { name: "fleet::slurm_options_in_the_environment_are_ignored", is_long: true, body: surrounded },
     Test { name: "fleet::a_cell_that_a_node_cannot_test_is_reported", is_long: true, body: untestable },
-    Test { name: "fleet::a_usage_error_is_one_line_and_leaves_nothing", is_long: true, body: wrong },
+    Test { name: "fleet::a_usage_error_is_one_line_and_leaves_no_job", is_long: true, body: wrong },
 ];
 
 /// An experiment with two arms: four measurements of this duration.

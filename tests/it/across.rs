@@ -9,10 +9,10 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("across::a_variable_names_the_target_of_read_only_experiments", target),
-    ("across::repeats_replaces_the_experiments_value", repeats),
+    ("across::the_repeats_option_overrides_the_experiments_value", repeats),
     ("across::a_usage_error_is_one_line", wrong_use),
     ("across::missing_slurm_is_one_error_line", no_slurm),
-    ("across::unavailable_kernels_are_one_line_each_and_leave_no_store", no_kernel),
+    ("across::unavailable_kernels_are_reported_in_one_line_each", no_kernel),
 ];
 
 fn target() -> End {

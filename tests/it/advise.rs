@@ -7,10 +7,10 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("advise::the_candidates_of_a_load_and_of_a_program_are_listed", candidates),
-    ("advise::the_best_candidate_is_confirmed_in_fresh_blocks_and_both_runs_are_stored", confirmed),
+    ("advise::the_best_candidate_is_confirmed_in_a_stored_run_of_fresh_blocks", confirmed),
     ("advise::a_front_of_two_objectives_is_confirmed", of_two),
-    ("advise::an_impossible_search_is_refused_in_one_line", refused),
-    ("advise::a_budget_that_is_too_short_is_refused_with_a_sufficient_one", budget),
+    ("advise::an_impossible_search_is_rejected_with_one_line", refused),
+    ("advise::a_budget_that_is_too_short_is_rejected_with_a_sufficient_one", budget),
 ];
 
 fn names(place: &Place, args: &[&str]) -> Vec<String> {

@@ -7,10 +7,10 @@ use crate::tool::{Place, end, kill, run, wait_for};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("advise_net::every_configuration_that_the_server_allows_is_a_candidate", candidates),
-    ("advise_net::a_smaller_min_complete_is_advised_for_a_server_that_waits_for_too_many", confirmed),
+    ("advise_net::all_configurations_that_the_server_allows_are_candidates", candidates),
+    ("advise_net::a_smaller_min_complete_is_advised_if_the_server_waits_for_too_many", confirmed),
     ("advise_net::a_stopped_search_is_resumed", resumed),
-    ("advise_net::an_impossible_search_is_refused_in_one_line", refused),
+    ("advise_net::an_impossible_search_is_rejected_with_one_line", refused),
 ];
 
 fn candidates() -> End {

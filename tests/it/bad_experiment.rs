@@ -4,7 +4,7 @@ use crate::bad_load::assert_refused;
 use crate::tool::{Place, run};
 use crate::{End, Test};
 
-pub const TESTS: &[Test] = &[("bad_experiment::each_bad_experiment_is_refused_with_line_and_column", refused)];
+pub const TESTS: &[Test] = &[("bad_experiment::each_invalid_experiment_is_rejected_with_line_and_column", refused)];
 
 const HEAD: &str = "name = \"x\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nrepeats = 2\n";
 const ARMS: &str = "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\nring = \"coop_taskrun\"\n";

@@ -7,8 +7,8 @@ use crate::tool::{Ended, Place, bench, file, run};
 use crate::{End, Test, confine};
 
 pub const TESTS: &[Test] = &[
-    ("bad_load::each_bad_load_is_refused_in_one_line_and_leaves_nothing", refused),
-    ("bad_load::each_bad_command_line_is_refused_in_one_line", words),
+    ("bad_load::each_invalid_load_is_rejected_with_one_line_and_leaves_no_files", refused),
+    ("bad_load::each_invalid_command_line_is_rejected_with_one_line", words),
     ("bad_load::polling_a_disk_without_poll_queues_is_one_error_line", iopoll),
     ("bad_load::a_mounted_device_is_never_written", mounted_device),
 ];

@@ -8,14 +8,14 @@ use crate::tool::{Place, bench, file, is_root, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("bad_machine::missing_permission_is_named", no_permission),
-    ("bad_machine::a_full_disk_is_named", full_disk),
-    ("bad_machine::a_disk_without_space_for_the_store_is_named", full_disk_of_the_store),
-    ("bad_machine::a_disk_that_fills_up_is_named", fills),
-    ("bad_machine::a_file_system_without_direct_io_is_named", no_direct),
-    ("bad_machine::a_limit_of_locked_memory_is_named", locked_memory),
-    ("bad_machine::a_forbidden_io_uring_is_named", no_io_uring),
-    ("bad_machine::a_target_with_unknown_interrupts_is_named", no_interrupts),
+    ("bad_machine::missing_permissions_are_reported_with_the_file", no_permission),
+    ("bad_machine::a_full_disk_is_reported_with_a_remedy", full_disk),
+    ("bad_machine::a_disk_without_space_for_the_store_is_reported_with_a_remedy", full_disk_of_the_store),
+    ("bad_machine::a_disk_that_becomes_full_is_reported_with_a_remedy", fills),
+    ("bad_machine::a_file_system_without_direct_io_is_reported", no_direct),
+    ("bad_machine::an_insufficient_locked_memory_limit_is_reported", locked_memory),
+    ("bad_machine::a_seccomp_filter_that_forbids_io_uring_is_reported", no_io_uring),
+    ("bad_machine::cpu_selection_by_unknown_interrupts_is_rejected", no_interrupts),
     ("bad_machine::unavailable_probes_are_an_error_if_requested", no_probes),
 ];
 

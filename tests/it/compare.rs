@@ -8,13 +8,13 @@ use crate::tool::{Place, bench, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("compare::cells_of_one_run_are_paired_and_their_control_gives_the_noise", one_run),
+    ("compare::cells_of_one_run_are_paired_and_the_control_estimates_the_noise", one_run),
     ("compare::runs_and_files_are_compared_unpaired", apart),
-    ("compare::a_condition_fails_the_command", conditions),
+    ("compare::a_fulfilled_fail_on_condition_fails_the_command", conditions),
     ("compare::a_gate_that_cannot_be_evaluated_does_not_pass", gates),
-    ("compare::an_invalid_side_is_refused_with_the_remedy", refused),
-    ("compare::one_measurement_does_not_count_as_several", named_twice),
-    ("compare::an_impossible_value_is_named_with_its_file", impossible),
+    ("compare::an_invalid_side_is_rejected_with_the_remedy", refused),
+    ("compare::a_measurement_specified_several_times_counts_once", named_twice),
+    ("compare::an_impossible_value_is_reported_with_its_file", impossible),
 ];
 
 /// Five repeats of no-ops: an arm that computes after each I/O, a control arm, two depths. In the store and in the

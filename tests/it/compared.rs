@@ -6,7 +6,7 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("compared::the_first_arm_has_a_control_and_an_expectation_is_judged", control),
+    ("compared::an_expectation_is_judged_with_the_control_of_the_first_arm", control),
     ("compared::a_run_stops_when_its_intervals_are_narrow_or_its_budget_is_spent", stops),
     ("compared::a_fio_job_defines_the_load", fio),
     ("compared::an_impossible_condition_is_reported_at_planning", conditions),

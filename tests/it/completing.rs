@@ -11,8 +11,8 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("completing::runs_are_listed_newest_first_with_their_description", candidates),
-    ("completing::completion_creates_changes_and_prints_nothing", nothing_done),
-    ("completing::bash_inserts_the_text_after_its_word_break", bash),
+    ("completing::completion_without_a_usable_store_prints_and_changes_nothing", nothing_done),
+    ("completing::bash_inserts_the_text_after_the_last_word_break", bash),
     ("completing::zsh_describes_the_candidates", zsh),
     ("completing::fish_keeps_the_order_of_the_candidates", fish),
 ];

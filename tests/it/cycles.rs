@@ -10,7 +10,7 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("cycles::modules_of_a_crate_have_no_dependency_cycle", no_circle_in_any_crate),
-    ("cycles::a_cycle_is_found", a_circle_is_found),
+    ("cycles::a_dependency_cycle_is_detected", a_circle_is_found),
 ];
 
 /// A module's path from the crate root.

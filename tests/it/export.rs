@@ -10,12 +10,12 @@ use crate::tool::{Place, bench, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("export::every_format_has_the_measured_values", formats),
-    ("export::a_json_file_exports_to_the_formats_that_its_data_allows", of_a_file),
+    ("export::all_export_formats_contain_the_measured_values", formats),
+    ("export::a_json_file_is_exported_to_the_formats_that_its_data_allows", of_a_file),
     ("export::an_existing_file_is_kept_without_force", kept),
     ("export::an_impossible_export_is_one_error_line", refused),
     ("export::a_full_or_closed_output_is_an_error", outputs),
-    ("export::an_address_in_use_is_refused", taken),
+    ("export::an_address_in_use_is_rejected", taken),
 ];
 
 /// A store in which run 1 is a single measurement of 5,000 I/Os.

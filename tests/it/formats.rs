@@ -12,9 +12,9 @@ use self::source::{Shape, Source};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("formats::the_tables_are_generated_from_the_types", tables),
-    ("formats::every_printed_type_has_a_table", complete),
-    ("formats::the_tables_of_all_documents_are_narrow", narrow),
+    ("formats::the_tables_in_docs_formats_match_the_types", tables),
+    ("formats::each_printed_type_has_a_table", complete),
+    ("formats::table_cells_in_docs_formats_are_short", narrow),
 ];
 
 /// Followed by the types whose tables are generated: `Latency`, or `top_record::VehicleShare=RateShare` for a different

@@ -10,9 +10,9 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("help::help_lists_every_command_that_works", commands),
+    ("help::help_lists_all_commands", commands),
     ("help::each_command_lists_its_options", options),
-    ("help::the_version_equals_the_packages", version),
+    ("help::the_version_matches_the_package", version),
     ("help::help_uses_kernel_terms", words),
     ("help::rejected_terms_and_long_sentences_stay_within_their_limits", terms),
     ("help::setcap_is_advised_only_for_a_group", setcap),

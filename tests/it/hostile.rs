@@ -8,7 +8,7 @@ use crate::tool::{Ended, Place, bench, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("hostile::file_names_are_escaped_on_every_screen_and_in_every_error", files),
+    ("hostile::file_names_are_escaped_on_all_screens_and_in_all_errors", files),
     ("hostile::text_of_an_experiment_is_escaped", experiment),
     ("hostile::values_of_options_are_escaped", options),
 ];

@@ -5,8 +5,8 @@ use crate::tool::{Place, file, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("json::check_describes_this_machine_and_this_target", check),
-    ("json::list_names_the_experiments_and_an_empty_store", list),
+    ("json::check_json_describes_the_host_and_the_target", check),
+    ("json::list_json_includes_all_experiments_and_an_empty_store", list),
 ];
 
 fn check() -> End {

@@ -7,8 +7,8 @@ pub const TESTS: &[Test] = &[
     ("lab::a_usage_error_is_one_line", wrong_use),
     ("lab::only_local_kernels_are_listed_without_a_registry", no_registry),
     ("lab::a_kernel_that_cannot_be_fetched_is_one_error_line", nothing_to_fetch_with),
-    ("lab::a_file_that_is_not_a_kernel_is_refused", no_kernel),
-    ("lab::the_guests_command_is_refused_on_the_host", guest),
+    ("lab::a_file_that_is_not_a_kernel_is_rejected", no_kernel),
+    ("lab::the_guest_command_is_rejected_on_the_host", guest),
 ];
 
 /// A different architecture from this machine's.

@@ -9,8 +9,8 @@ use crate::{End, Test};
 pub const TESTS: &[Test] = &[
     ("layout::a_target_is_created_completely_and_reused", whole),
     ("layout::a_kill_during_layout_leaves_no_file", killed),
-    ("layout::a_stop_during_layout_leaves_no_file", stopped),
-    ("layout::an_unusable_target_is_refused_before_it_is_written", refused),
+    ("layout::an_interrupt_during_layout_leaves_no_file", stopped),
+    ("layout::an_unusable_target_is_rejected_before_it_is_written", refused),
 ];
 
 fn whole() -> End {

@@ -6,7 +6,7 @@ use crate::options::sound;
 use crate::tool::{Place, bench, file, run};
 use crate::{End, Test};
 
-pub const TESTS: &[Test] = &[("measurement::every_field_is_present_with_its_type", schema)];
+pub const TESTS: &[Test] = &[("measurement::all_measurement_fields_are_present_with_their_types", schema)];
 
 /// Path and type; `?` after a type allows null if unavailable. `[]` stands for a list's elements.
 const FIELDS: &str = "

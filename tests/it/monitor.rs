@@ -8,10 +8,10 @@ use iotrail_schema::stall::Trigger;
 use serde_json::Value;
 
 pub const TESTS: &[Test] = &[
-    ("monitor::contradictory_options_are_refused", refusals),
-    ("monitor::a_user_without_privileges_to_load_probes_is_refused", no_rights),
+    ("monitor::contradictory_options_are_rejected", refusals),
+    ("monitor::a_user_without_privileges_to_load_probes_is_rejected", no_rights),
     ("monitor::a_directory_without_captures_has_no_stalls", no_stalls),
-    ("monitor::the_document_has_each_trigger_and_metric", documented),
+    ("monitor::the_documentation_lists_each_trigger_and_metric", documented),
 ];
 
 fn refusals() -> End {

@@ -7,12 +7,12 @@ use crate::tool::{Place, end, kill, run, wait_for};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("net_bench::lists_are_planned_as_an_experiment_and_create_nothing", planned),
-    ("net_bench::an_impossible_load_is_refused_in_one_line", refused),
-    ("net_bench::one_measurement_has_both_sides", one),
-    ("net_bench::lists_are_measured_stored_and_compared", several),
-    ("net_bench::an_experiment_over_the_network_is_run_from_a_file", from_file),
-    ("net_bench::a_stopped_or_killed_run_leaves_no_server", ended_early),
+    ("net_bench::option_lists_are_planned_as_an_experiment_without_creating_files", planned),
+    ("net_bench::an_impossible_load_is_rejected_with_one_line", refused),
+    ("net_bench::a_measurement_includes_sender_and_server", one),
+    ("net_bench::option_lists_are_measured_stored_and_compared", several),
+    ("net_bench::a_network_experiment_is_run_from_a_file", from_file),
+    ("net_bench::an_interrupted_or_killed_run_leaves_no_server", ended_early),
 ];
 
 const SHORT: &str = "--trace off --warmup 0 --server-threads 1";

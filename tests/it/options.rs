@@ -6,11 +6,11 @@ use crate::tool::{Place, bench, file, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("options::every_engine_reads_and_writes_with_every_option", engines),
-    ("options::every_ring_flag_is_granted", ring_flags),
+    ("options::each_engine_reads_and_writes_with_all_options", engines),
+    ("options::all_requested_ring_flags_are_granted", ring_flags),
     ("options::each_value_is_recorded_as_specified", values),
-    ("options::a_load_ends_by_time_or_by_number", ends),
-    ("options::written_data_is_checked", verify),
+    ("options::a_load_ends_after_its_runtime_or_its_count", ends),
+    ("options::verify_detects_modified_data", verify),
 ];
 
 /// Asserts what all measurements have in common, whatever the options.

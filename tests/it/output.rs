@@ -14,15 +14,15 @@ use crate::tool::{Place, bench, end, file, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("output::a_reader_that_closes_its_pipe_causes_no_error", early),
+    ("output::a_closed_output_pipe_is_not_an_error", early),
     ("output::a_full_standard_output_is_an_error", full),
     ("output::a_full_standard_error_is_ignored", full_error),
     ("output::a_closed_standard_output_is_an_error", closed),
-    ("output::a_page_goes_to_standard_output_under_any_of_its_names", page),
-    ("output::a_pipe_is_written_while_it_is_read", pipe),
+    ("output::a_page_is_written_to_standard_output_under_any_name", page),
+    ("output::a_page_is_written_to_a_fifo_that_has_a_reader", pipe),
     ("output::a_set_of_files_is_written_completely_or_not_at_all", all_or_none),
-    ("output::a_full_disk_is_named_with_the_remedy", full_disk),
-    ("output::a_file_size_limit_is_an_error_and_kills_no_process", limited),
+    ("output::a_full_disk_is_reported_with_the_remedy", full_disk),
+    ("output::an_exceeded_file_size_limit_is_an_error", limited),
     ("output::characters_follow_the_locale", letters),
     ("output::a_dumb_terminal_gets_no_escapes", dumb),
 ];

@@ -7,10 +7,10 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("replay::a_recorded_file_is_unchanged_and_the_copy_is_removed", unchanged),
-    ("replay::the_json_has_the_self_check_the_arms_and_the_limits", json),
-    ("replay::an_impossible_replay_is_refused_in_one_line", refused),
-    ("replay::missing_or_shorter_files_are_named_first", gone),
-    ("replay::an_experiment_compares_replays_by_their_own_figures", experiment),
+    ("replay::the_json_includes_the_self_check_the_arms_and_the_limits", json),
+    ("replay::an_impossible_replay_is_rejected_with_one_line", refused),
+    ("replay::missing_or_truncated_files_are_reported_before_the_replay", gone),
+    ("replay::an_experiment_compares_replays_by_replay_metrics", experiment),
     ("replay::advise_proposes_io_uring_for_synchronous_calls", advised),
 ];
 

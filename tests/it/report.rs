@@ -6,8 +6,8 @@ use crate::tool::{Place, bench, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("report::the_screen_of_a_run_is_printed_again", again),
-    ("report::a_missing_run_is_refused_with_the_remedy", refused),
+    ("report::report_prints_the_same_screen_as_the_run", again),
+    ("report::a_missing_run_is_rejected_with_the_remedy", refused),
 ];
 
 const EXPERIMENT: &str = "name = \"x\"\ntitle = \"t\"\nquestion = \"q\"\nexpect = \"e\"\nrepeats = 2\n[load]\nrw = \"nop\"\ntrace = \"off\"\n\

@@ -7,9 +7,9 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("reproduce::the_studies_are_listed_and_an_unknown_one_is_refused", listed),
-    ("reproduce::a_part_is_measured_and_judged_and_judged_again_from_the_store", measured),
-    ("reproduce::a_part_that_needs_a_drive_names_its_test", untestable),
+    ("reproduce::studies_are_listed_and_an_unknown_one_is_rejected", listed),
+    ("reproduce::a_part_of_a_study_is_measured_and_judged_again_from_the_store", measured),
+    ("reproduce::a_part_that_needs_an_nvme_drive_is_reported_as_untestable", untestable),
 ];
 
 fn listed() -> End {

@@ -6,8 +6,8 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("restore::an_empty_journal_is_reported_and_creates_nothing", nothing),
-    ("restore::every_command_reports_a_left_setting_and_restore_resets_it", put_back),
+    ("restore::restore_without_changes_reports_so_and_creates_no_files", nothing),
+    ("restore::commands_report_settings_of_a_killed_run_until_they_are_restored", put_back),
     ("restore::a_setting_changed_by_another_program_needs_force", changed_since),
     ("restore::a_damaged_journal_is_reported_and_kept", damaged),
 ];

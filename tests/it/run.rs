@@ -9,7 +9,7 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("run::a_small_experiment_is_planned_measured_stored_and_printed", small),
-    ("run::a_seed_repeats_its_order", seeds),
+    ("run::equal_seeds_produce_the_same_order", seeds),
     ("run::an_existing_file_is_overwritten_only_with_allow_write", leave),
     ("run::data_corruption_ends_a_run_and_is_reported_first", corruption),
 ];

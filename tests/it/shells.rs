@@ -8,9 +8,9 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("shells::bash_completes_commands_options_and_values", bash),
-    ("shells::each_shell_has_its_script", scripts),
-    ("shells::the_manual_has_every_option_of_the_help", manual),
-    ("shells::the_manual_has_no_formatting_errors", sound),
+    ("shells::each_shell_has_a_completion_script", scripts),
+    ("shells::the_manual_pages_list_all_options_of_the_help", manual),
+    ("shells::the_manual_pages_have_no_formatting_errors", sound),
 ];
 
 fn scripts() -> End {

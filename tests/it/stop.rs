@@ -13,10 +13,10 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("stop::ctrl_c_keeps_complete_measurements_and_resume_continues", ctrl_c),
-    ("stop::a_lost_terminal_and_other_signals_end_a_run_as_ctrl_c_does", other_signals),
-    ("stop::a_program_and_its_helpers_end_with_iotrail", programs),
+    ("stop::a_closed_terminal_and_other_signals_end_a_run_like_ctrl_c", other_signals),
+    ("stop::a_program_and_its_descendants_are_killed_with_iotrail", programs),
     ("stop::a_killed_run_leaves_a_readable_store_and_no_process", killed),
-    ("stop::a_stopped_bench_prints_a_partial_result_and_reports_the_stop", stopped_bench),
+    ("stop::an_interrupted_bench_prints_a_partial_result_with_a_warning", stopped_bench),
 ];
 
 /// The stored measurements; `None` if the store does not exist yet, or if a transaction is open.

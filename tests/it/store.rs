@@ -9,10 +9,10 @@ use crate::tool::{Place, bench, file, run};
 use crate::{End, Test, confine};
 
 pub const TESTS: &[Test] = &[
-    ("store::the_stores_path_follows_the_environment", place_of_it),
+    ("store::the_path_of_the_store_depends_on_the_environment", place_of_it),
     ("store::bench_stores_one_measurement", single),
-    ("store::a_foreign_file_is_refused_and_not_modified", refused),
-    ("store::a_read_only_directory_is_refused", unwritable),
+    ("store::a_file_that_is_not_a_store_is_rejected_and_not_modified", refused),
+    ("store::a_read_only_directory_is_rejected", unwritable),
     ("store::a_failed_command_leaves_no_store", failed),
 ];
 

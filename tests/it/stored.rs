@@ -10,7 +10,7 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("stored::a_stored_trace_is_listed_and_reported", reported),
-    ("stored::a_missing_trace_is_refused_in_one_line", refused),
+    ("stored::a_missing_trace_is_rejected_with_one_line", refused),
 ];
 
 /// Stores these records in `s.db`, as t1, t2 …

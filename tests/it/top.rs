@@ -6,8 +6,8 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("top::a_process_that_cannot_be_traced_is_refused", refusals),
-    ("top::a_user_without_privileges_to_load_probes_is_refused", no_rights),
+    ("top::a_process_that_cannot_be_traced_is_rejected", refusals),
+    ("top::a_user_without_privileges_to_load_probes_is_rejected", no_rights),
 ];
 
 fn refusals() -> End {

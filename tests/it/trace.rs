@@ -8,11 +8,11 @@ use crate::tool::{Place, at_work, end, is_root, kill, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("trace::two_subjects_or_none_are_refused", one_subject),
-    ("trace::a_command_that_cannot_run_is_refused", no_command),
-    ("trace::a_process_that_cannot_be_traced_is_refused", no_process),
-    ("trace::contradictory_options_are_refused", options),
-    ("trace::a_user_without_privileges_to_load_probes_is_refused", no_rights),
+    ("trace::exactly_one_subject_is_required", one_subject),
+    ("trace::a_command_that_cannot_run_is_rejected", no_command),
+    ("trace::a_process_that_cannot_be_traced_is_rejected", no_process),
+    ("trace::contradictory_options_are_rejected", options),
+    ("trace::a_user_without_privileges_to_load_probes_is_rejected", no_rights),
 ];
 
 /// Asserts the error line, and that nothing was run or written.

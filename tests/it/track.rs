@@ -3,7 +3,7 @@
 use crate::tool::{Place, run};
 use crate::{End, Test};
 
-pub const TESTS: &[Test] = &[("track::a_change_is_found_in_its_run_and_named", found)];
+pub const TESTS: &[Test] = &[("track::a_change_is_detected_in_its_run_and_reported", found)];
 
 fn found() -> End {
     let place = Place::new();

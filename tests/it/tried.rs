@@ -8,10 +8,10 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("tried::the_default_and_the_named_arms_are_planned", arms),
+    ("tried::the_default_and_the_specified_arms_are_planned", arms),
     ("tried::the_saved_experiment_equals_the_tried_one", saved),
-    ("tried::an_arm_that_cannot_be_tried_is_refused_in_one_line", refused),
-    ("tried::a_wait_for_a_cpu_is_attributed_to_the_program_that_had_it", contended),
+    ("tried::an_arm_that_cannot_be_tried_is_rejected_with_one_line", refused),
+    ("tried::cpu_waits_are_attributed_to_the_program_that_used_the_cpu", contended),
     ("tried::each_example_of_a_program_is_planned_and_described", examples),
 ];
 

@@ -7,9 +7,9 @@ use crate::tool::{Place, end, kill, run, wait_for};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("net::a_killed_server_leaves_its_last_report_to_the_sender", killed_server),
-    ("net::a_stopped_server_delivers_its_partial_measurement", stopped_server),
-    ("net::a_killed_sender_leaves_the_server_free_for_the_next", killed_sender),
+    ("net::the_last_report_of_a_killed_server_is_kept_by_the_sender", killed_server),
+    ("net::an_interrupted_server_delivers_its_partial_measurement", stopped_server),
+    ("net::a_killed_sender_leaves_the_server_free_for_the_next_one", killed_sender),
 ];
 
 fn killed_server() -> End {

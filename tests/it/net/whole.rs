@@ -11,10 +11,10 @@ use crate::tool::{Place, run};
 use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
-    ("net::both_sides_count_the_same_requests", both),
-    ("net::both_sides_count_the_same_with_reconnects_and_an_open_loop", come_and_go),
-    ("net::each_half_has_its_fields", json_fields),
-    ("net::a_server_that_is_not_measured_is_reported", unmeasured),
+    ("net::sender_and_server_count_the_same_requests", both),
+    ("net::sender_and_server_counts_agree_with_reconnects_and_an_open_loop", come_and_go),
+    ("net::the_json_of_sender_and_server_has_all_fields", json_fields),
+    ("net::a_server_without_a_control_connection_is_reported_as_unmeasured", unmeasured),
     ("net::a_server_with_a_runtime_prints_a_table", table),
 ];
 

@@ -11,10 +11,10 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[
     ("net::an_address_in_use_or_invalid_is_one_error_line", addresses),
-    ("net::another_version_is_refused_on_both_sides", versions),
+    ("net::another_version_is_rejected_on_both_sides", versions),
     ("net::garbage_and_partial_requests_do_not_stop_the_server", garbage),
     ("net::a_server_at_its_file_limit_reports_it_and_continues", descriptors),
-    ("net::a_second_sender_is_refused_and_the_first_continues", second_sender),
+    ("net::a_second_sender_is_rejected_and_the_first_continues", second_sender),
 ];
 
 fn addresses() -> End {
