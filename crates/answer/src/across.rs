@@ -327,7 +327,7 @@ fn order(arm: &str, kernels: &[Boots]) -> Option<String> {
         parts.push(format!("posted before a completion that was ready earlier: on {}", list(&lost)));
     }
     if !kept.is_empty() {
-        parts.push(format!("all in the order in which they became ready: on {}", list(&kept)));
+        parts.push(format!("posted in ready order: on {}", list(&kept)));
     }
     Some(format!("{arm}: {}.", parts.join("; ")))
 }

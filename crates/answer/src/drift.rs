@@ -62,7 +62,7 @@ fn outliers(run: &RunRecord) -> Option<Warning> {
     (!found.is_empty()).then(|| {
         Warning::new(
             "outliers",
-            format!("{} far from the others, and kept: {}", plural(found.len(), "repeat"), text.join("; ")),
+            format!("{} far from the others, but kept: {}", plural(found.len(), "repeat"), text.join("; ")),
             "the median tolerates a few outliers; many outliers indicate that other programs were running: repeat the run on an idle machine",
         )
     })
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(
             texts(&[&[2000.0, 2001.0, 1999.0, 2000.0, 2002.0], &far]),
             [
-                "1 repeat far from the others, and kept: cell 2 (depth 2 · arm coop), repeat 3: 500 IOPS, 50 % below the median \
+                "1 repeat far from the others, but kept: cell 2 (depth 2 · arm coop), repeat 3: 500 IOPS, 50 % below the median \
                  of its 5"
             ]
         );

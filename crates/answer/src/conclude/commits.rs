@@ -40,7 +40,9 @@ fn of_cell(cell: &CellRecord) -> Option<String> {
     let mut text: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
     // Device requests may overlap.
     text.extend((rest > 0.0 && !text.is_empty()).then(|| format!("{} elsewhere", span(rest))));
-    text.extend(of(Metric::PuntsPerIo).filter(|n| *n >= 0.05).map(|n| format!("io-wq takes {} requests", per_io(n))));
+    text.extend(
+        of(Metric::PuntsPerIo).filter(|n| *n >= 0.05).map(|n| format!("io-wq executes {} requests", per_io(n))),
+    );
     Some(if text.is_empty() { span(whole) } else { format!("{} ({})", span(whole), text.join(", ")) })
 }
 
@@ -82,7 +84,7 @@ mod tests {
         let said = made_runs::said(&run);
         let text = said.iter().find(|s| s.starts_with("A commit takes")).unwrap();
         assert!(text.contains(&format!("fsync and group {parts})")), "{text}");
-        assert!(text.contains(&format!("ring {parts}, io-wq takes 2.00 requests)")), "{text}");
+        assert!(text.contains(&format!("ring {parts}, io-wq executes 2.00 requests)")), "{text}");
         assert!(!text.contains("linked"), "eight are in flight: {text}");
     }
 }

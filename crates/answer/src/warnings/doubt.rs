@@ -177,7 +177,7 @@ fn unseen(m: &Counts<'_>) -> Option<String> {
     let seen = m.probe.completions_seen.filter(|_| credited > 0 && unseen > 0)?;
     let about = (unseen as f64 * seen as f64 / credited as f64).round();
     Some(format!(
-        "; about {about} ended in {} that the kernel counted and no probe saw",
+        "; about {about} ended in {} that the kernel counted but no probe saw",
         plural(unseen as usize, "interrupt")
     ))
 }
@@ -210,7 +210,10 @@ fn seen_too_many(m: &Counts<'_>) -> Option<Warning> {
     let seen = m.probe.completions_seen.filter(|n| *n > m.completions)?;
     Some(Warning::new(
         "seen_too_many",
-        format!("the probes saw {seen} completions, the load {}: shares are valid, counts are too high", m.completions),
+        format!(
+            "the probes saw {seen} completions, but the load had {}: shares are valid, counts are too high",
+            m.completions
+        ),
         "another ring of this process was busy; report this",
     ))
 }
@@ -223,8 +226,8 @@ fn unknown(m: &Counts<'_>) -> Option<Warning> {
         Warning::new(
             "unknown_vehicle",
             format!("the delivery path of {} of completions is unknown", percent(share)),
-            "their details and docs/delivery.md give the conditions (task work in execve or another call outside \
-             io_uring, native aio that no event ends); `iotrail check` reports missing probes",
+            "see their details and docs/delivery.md for the conditions (task work in execve or another call outside io_uring, native aio without a \
+             completion event); `iotrail check` reports missing probes",
         )
     })
 }

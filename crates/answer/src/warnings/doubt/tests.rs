@@ -63,7 +63,7 @@ fn each_doubt_has_a_sentence() {
     assert_eq!(codes(&m), ["seen_too_many"]);
     assert_eq!(
         text(&m, "seen_too_many"),
-        "the probes saw 501 completions, the load 500: shares are valid, counts \
+        "the probes saw 501 completions, but the load had 500: shares are valid, counts \
                                            are too high"
     );
 }
@@ -102,7 +102,7 @@ fn observed_completions_are_compared_with_the_network_servers_count() {
     m.probe.completions_seen = Some(1001);
     assert_eq!(
         text(&m, "seen_too_many"),
-        "the probes saw 1001 completions, the load 1000: shares are valid, counts \
+        "the probes saw 1001 completions, but the load had 1000: shares are valid, counts \
                                            are too high"
     );
 }
@@ -149,7 +149,7 @@ fn completions_missed_by_the_probes_are_estimated_from_interrupts() {
     assert_eq!(
         text(&m, "untracked"),
         "24 of 12000 completions left no event that the probes can use; about 24 ended in 3 interrupts \
-         that the kernel counted and no probe saw: counts are lower bounds"
+         that the kernel counted but no probe saw: counts are lower bounds"
     );
 }
 

@@ -59,8 +59,8 @@ fn limits() -> Vec<Warning> {
         Warning::new(
             "unknown_vehicle",
             "the delivery path of 2 % of completions is unknown",
-            "their details and docs/delivery.md give the conditions (task work in execve or another call outside io_uring, native \
-             aio that no event ends); `iotrail check` reports missing probes",
+            "see their details and docs/delivery.md for the conditions (task work in execve or another call outside io_uring, native \
+             aio without a completion event); `iotrail check` reports missing probes",
         ),
         Warning::new(
             "cpu_quota",
