@@ -29,7 +29,8 @@ const RARE: f64 = 0.01;
 pub const WAITING_FOR_CPU: Rule = Rule {
     code: "waiting_for_cpu",
     about: "at least 5 % (and at least 20) of a ring's traced completions (of all rings if no ring has 50) waited 100 µs or longer for a CPU that \
-            ran another thread, and these waits were at least a quarter of the delivery time. Or a thread that waits for completions spent at least \
+            ran another thread, and these waits were at least a quarter of the delivery time. Fewer than 5 % suffice if the program's own threads had the CPU and the waits were at least a \
+            quarter of the latency. Or a thread that waits for completions spent at least \
             a quarter of its time (and at least 100 ms) waiting for a CPU, and that CPU mostly ran other threads of the program, or the thread runs \
             under SCHED_IDLE or with a positive nice value. The wake-up of an idle CPU does not count",
     rests_on: RestsOn::Followed,
@@ -44,7 +45,15 @@ pub const WAITING_FOR_CPU: Rule = Rule {
 fn waiting_for_cpu(t: &TraceRecord) -> Option<Finding> {
     let of_completions =
         of_rings(t, |t, r| waiting(t, r.stages.as_ref())).or_else(|| waiting(t, t.total.stages.as_ref()));
-    of_completions.filter(Finding::warns).or_else(|| behind_own(t))
+    let Some(f) = of_completions.filter(Finding::warns) else { return behind_own(t) };
+    // The same cause: this remedy names the threads and the CPU.
+    let remedy = behind_own(t).filter(|_| !is_of_others(&f)).map(|own| own.remedy);
+    Some(Finding { remedy: remedy.unwrap_or_else(|| f.remedy.clone()), ..f })
+}
+
+/// The share of the delivery time in which submitters waited while other threads had their CPU.
+pub(super) fn waits_in_delivery(stages: Option<&StageRecord>) -> f64 {
+    stages.and_then(|stages| stages.runnable.as_ref()?.share()).unwrap_or(0.0)
 }
 
 /// Within less time, single time slices of other threads dominate.
@@ -118,7 +127,11 @@ fn waiting(t: &TraceRecord, stages: Option<&StageRecord>) -> Option<Finding> {
     let stages = stages?;
     let r = stages.runnable.as_ref().filter(|r| r.completions >= ENOUGH_FOLLOWED)?;
     let share = r.share()?;
-    if r.long < ENOUGH_EVENTS || r.long_share < WORTH_SAYING || share < LARGE {
+    let is_own = |tid: u32| t.account.iter().flat_map(|a| &a.threads).any(|thread| thread.tid == tid);
+    let own = r.by.iter().filter(|by| by.tid.is_some_and(is_own)).fold(0.0, |sum, by| sum + by.share);
+    let is_costly = own >= MOST && share * stages.delivery_ns >= LARGE * stages.total_ns;
+    let is_rare = r.long_share < WORTH_SAYING && !is_costly;
+    if r.long < ENOUGH_EVENTS || is_rare || share < LARGE {
         return None;
     }
     let quantile = |name: &str, ns: Option<u64>| Some(format!("{name} {}", span(ns? as f64)));
@@ -133,8 +146,6 @@ fn waiting(t: &TraceRecord, stages: Option<&StageRecord>) -> Option<Finding> {
         percent(share),
         list(&r.by.iter().map(had).collect::<Vec<_>>()),
     );
-    let is_own = |tid: u32| t.account.iter().flat_map(|a| &a.threads).any(|thread| thread.tid == tid);
-    let own = r.by.iter().filter(|by| by.tid.is_some_and(is_own)).fold(0.0, |sum, by| sum + by.share);
     let mut evidence = vec![
         (OWN_THREADS, own),
         ("long_share", r.long_share),

@@ -1,6 +1,7 @@
 //! How a thread learns of its completions: by tick, by kick, and on which CPU.
 
 use super::calls::{cpu, cpu_outside_calls};
+use super::cpu as for_cpu;
 use super::{Check, ENOUGH, ENOUGH_EVENTS, ENOUGH_FOLLOWED, RULE, RestsOn, Rule};
 use crate::delivered::{WORTH_SAYING, has, share, share_of, tick_rate, why_the_tick};
 use iotrail_base::words::{count, percent, span, three_digits};
@@ -249,6 +250,8 @@ fn wrong_core(t: &TraceRecord) -> Option<Finding> {
         ("ready_cpu", f64::from(ready)),
         ("posted_cpu", f64::from(posted)),
     ];
-    let bound = super::of_delivery(t.total.stages.as_ref(), crossed);
+    // On another CPU the thread would wait for that CPU, too.
+    let stages = t.total.stages.as_ref();
+    let bound = super::of_delivery(stages, crossed * (1.0 - for_cpu::waits_in_delivery(stages)));
     Some(Finding { remedy, bound, ..WRONG_CORE.finding_from(followed, Severity::Warning, text, &evidence) })
 }

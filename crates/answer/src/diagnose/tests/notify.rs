@@ -1,6 +1,7 @@
 //! Findings about how a thread learns of completions, and on which CPU.
 
 use super::*;
+use iotrail_schema::account::{Account, ThreadAccount};
 
 #[test]
 fn waiting_for_cpu_names_the_thread_that_ran_on_the_cpu() {
@@ -20,6 +21,16 @@ fn waiting_for_cpu_names_the_thread_that_ran_on_the_cpu() {
         codes(&t)
     };
     assert_eq!(with(|r| r.long_share = 0.04), Vec::<String>::new(), "the rare one");
+    let mut own = waiting_for_cpu();
+    let stages = own.rings[0].stages.as_mut().unwrap();
+    (stages.delivery_ns, stages.issue_ns, stages.wait_ns) = (stages.total_ns * 0.8, 0.0, stages.total_ns * 0.2);
+    stages.runnable.as_mut().unwrap().long_share = 0.04;
+    assert_eq!(codes(&own), Vec::<String>::new(), "another program had the CPU");
+    let thread = ThreadAccount { tid: 99, tgid: 1234, ..ThreadAccount::default() };
+    own.account = Some(Account { threads: vec![thread], more_threads: 0, requests: None, iowait: None });
+    own.total.elapsed_ns = 0;
+    let share = only(&own, "waiting_for_cpu").bound.unwrap().share;
+    assert!((share - 0.6).abs() < 1e-9, "{share}: three quarters of the delivery");
     assert_eq!(with(|r| r.long = 19), Vec::<String>::new(), "no habit");
     assert_eq!(with(|r| r.delivery_ns = 2e6), Vec::<String>::new(), "delivery takes its time elsewhere");
     // Rings with few completions each, such as those of many backends, are evaluated together.
@@ -127,6 +138,11 @@ fn the_recommended_cpu_is_the_one_that_takes_the_drives_interrupts() {
         )
     );
     assert!(f.remedy.starts_with("run the thread on CPU 1 (`taskset -c 1`)"));
+    // The wait for the CPU that other threads have remains on any CPU.
+    let mut busy = wrong_core();
+    let whole = only(&busy, "wrong_core").bound.unwrap().share;
+    busy.total.stages.as_mut().unwrap().runnable = waiting_for_cpu().rings[0].stages.as_ref().unwrap().runnable.clone();
+    assert!((only(&busy, "wrong_core").bound.unwrap().share - whole / 4.0).abs() < 1e-9);
     // In batches, one cross-CPU interrupt covers many completions.
     let mut batches = wrong_core();
     batches.total.ipis[0].count = 5_000;
