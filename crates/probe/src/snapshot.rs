@@ -24,12 +24,12 @@ use iotrail_host::clock;
 use iotrail_path::sleep;
 use iotrail_schema::account::Reason;
 
-const _: () = assert!(size_of::<types::snapshot_thread>() == 264);
+const _: () = assert!(size_of::<types::snapshot_thread>() == 272);
 const _: () = assert!(size_of::<types::snapshot_ring>() == 72);
 const _: () = assert!(size_of::<types::snapshot_request>() == 64);
 const _: () = assert!(size_of::<types::snapshot_depth>() == 48);
 const _: () = assert!(size_of::<types::snapshot_socket>() == 24);
-const _: () = assert!(size_of::<types::snapshot_unread>() == 24);
+const _: () = assert!(size_of::<types::snapshot_queue>() == 48);
 const _: () = assert!(size_of::<types::snapshot_process>() == 32);
 const _: () = assert!(size_of::<types::survey_thread>() == 40);
 
@@ -61,7 +61,7 @@ pub struct Snapshot {
     /// Each socket once.
     pub rings: Vec<Ring>,
     pub sockets: Vec<HeldSocket>,
-    pub unread: Vec<UnreadSocket>,
+    pub queues: Vec<SocketQueue>,
     pub processes: Vec<Process>,
 }
 
@@ -93,6 +93,8 @@ pub struct Thread {
     pub ran_ns: u64,
     /// Time waiting for a CPU; 0 if not counted.
     pub runnable_ns: u64,
+    /// Minor page faults since its creation.
+    pub faults: u64,
     /// Sleeps for I/O, so that its CPU counts as iowait.
     pub in_iowait: bool,
     /// Kernel address of the epoll in which it sleeps (epoll_wait(2)).
@@ -179,14 +181,35 @@ pub struct HeldSocket {
     pub unacknowledged: u32,
 }
 
-/// A socket in an EPOLLET epoll from which a read took only part of the data.
+/// A socket queue that is or was full, or whose entries wait for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnreadSocket {
+pub struct SocketQueue {
     pub tgid: u32,
     pub fd: u32,
-    pub bytes: u32,
-    /// Kernel address of the epoll.
+    pub queue: Queue,
+    /// Bytes, connections or datagrams.
+    pub amount: u32,
+    /// Bytes of its buffer, or connections.
+    pub limit: u32,
+    pub listens: bool,
+    /// The program set the size of the buffer.
+    pub is_set: bool,
+    /// Kernel address of its epoll; 0 if it is in none.
     pub epoll: u64,
+    /// Kernel address of its file.
+    pub file: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queue {
+    /// Bytes that a read left, and that EPOLLET does not report; without an epoll, all bytes.
+    Unread,
+    /// Connections of a listening socket in an epoll with EPOLLET.
+    Unaccepted,
+    /// Datagrams or connections that were dropped since the socket's creation.
+    Dropped,
+    /// A sender waits for space in a send buffer whose size the program set, although all its bytes are sent.
+    Full,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -351,7 +374,7 @@ fn parse(mut bytes: &[u8]) -> Snapshot {
             types::snapshot_kind::SNAPSHOT_REQUEST => size_of::<types::snapshot_request>(),
             types::snapshot_kind::SNAPSHOT_DEPTH => size_of::<types::snapshot_depth>(),
             types::snapshot_kind::SNAPSHOT_SOCKET => size_of::<types::snapshot_socket>(),
-            types::snapshot_kind::SNAPSHOT_UNREAD => size_of::<types::snapshot_unread>(),
+            types::snapshot_kind::SNAPSHOT_QUEUE => size_of::<types::snapshot_queue>(),
             _ => size_of::<types::snapshot_process>(),
         };
         let Some((record, rest)) = bytes.split_at_checked(length) else { break };
@@ -375,10 +398,7 @@ fn parse(mut bytes: &[u8]) -> Snapshot {
                 let held = HeldSocket { tgid: k.tgid, fd: k.fd, unsent: k.unsent, unacknowledged: k.unacknowledged };
                 s.sockets.push(held);
             }
-            types::snapshot_kind::SNAPSHOT_UNREAD => {
-                let u: types::snapshot_unread = read(record);
-                s.unread.push(UnreadSocket { tgid: u.tgid, fd: u.fd, bytes: u.bytes, epoll: u.epoll });
-            }
+            types::snapshot_kind::SNAPSHOT_QUEUE => s.queues.push(socket_queue(&read(record))),
             _ => {
                 let p: types::snapshot_process = read(record);
                 if s.processes.iter().all(|known| known.tgid != p.tgid) {
@@ -418,6 +438,7 @@ fn thread(t: types::snapshot_thread) -> Thread {
         ran_ns: t.ran_ns,
         runnable_ns: t.runnable_ns,
         in_iowait: t.iowait != 0,
+        faults: t.faults,
         waits_on: t.waits_on,
     }
 }
@@ -431,6 +452,25 @@ fn request(r: &types::snapshot_request) -> Request {
         file: r.file,
         references: u64::try_from(r.references).ok().filter(|n| *n > 0),
         is_fixed: r.fixed != 0,
+    }
+}
+
+fn socket_queue(q: &types::snapshot_queue) -> SocketQueue {
+    SocketQueue {
+        tgid: q.tgid,
+        fd: q.fd,
+        queue: match types::socket_queue(q.queue) {
+            types::socket_queue::QUEUE_UNREAD => Queue::Unread,
+            types::socket_queue::QUEUE_UNACCEPTED => Queue::Unaccepted,
+            types::socket_queue::QUEUE_DROPPED => Queue::Dropped,
+            _ => Queue::Full,
+        },
+        amount: q.amount,
+        limit: q.limit,
+        listens: q.listens != 0,
+        is_set: q.is_set != 0,
+        epoll: q.epoll,
+        file: q.file,
     }
 }
 

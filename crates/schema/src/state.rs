@@ -22,6 +22,15 @@ pub struct StateRecord {
     /// The socket whose data stayed unread longest; left out: none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<UnreadSocket>,
+    /// The socket that dropped most datagrams or connections; left out: none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drops: Option<SocketDrops>,
+    /// The small send buffer that senders waited for most often; left out: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_buffer: Option<SendBuffer>,
+    /// Minor page faults of the threads between the first and the last sample; left out: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub faults: u64,
     /// I/O and threads throttled by cgroup limits; null: not read.
     pub cgroup: Option<CgroupState>,
     /// The memory limit of its cgroups that evicted most pages of files; left out: none was reached.
@@ -104,16 +113,26 @@ pub struct NagleState {
     pub unsent_bytes: u64,
 }
 
-/// A socket registered with EPOLLET that a read left partly unread while a thread sleeps in epoll_wait(2).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// A socket whose data or connections no event or request takes, while a thread waits for events or completions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadSocket {
+    /// Why nothing takes them.
+    #[serde(default)]
+    pub because: Unread,
     /// Its process.
     pub tgid: u32,
     /// Its descriptor.
     pub fd: u32,
-    /// Unread bytes.
+    /// Unread bytes; of a listening socket: connections.
     pub bytes: u64,
-    /// Time for which their number did not change.
+    /// Backlog of a listening socket; left out: it does not listen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backlog: Option<u64>,
+    /// Time for which the number of bytes did not change, or connections waited.
     pub for_ns: u64,
     /// They were unread in the last sample.
     pub at_end: bool,
@@ -121,6 +140,50 @@ pub struct UnreadSocket {
     pub tid: u32,
     /// Its name.
     pub comm: String,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unread {
+    /// A read took a part of the data, and EPOLLET does not report the rest.
+    #[default]
+    Partly,
+    /// EPOLLET does not report the connections that are left in the accept queue.
+    Unaccepted,
+    /// The ring has no request in flight.
+    NotArmed,
+}
+
+/// A socket that dropped datagrams or connections while the program was traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketDrops {
+    /// Its process.
+    pub tgid: u32,
+    /// Its descriptor.
+    pub fd: u32,
+    /// Dropped datagrams, or connections if it listens.
+    pub dropped: u64,
+    /// Whether it listens.
+    pub listens: bool,
+    /// Bytes of its receive buffer, or the backlog if it listens.
+    pub limit: u64,
+    /// Whether the program set the size of the buffer.
+    pub is_set: bool,
+}
+
+/// A TCP send buffer with a size set by the program. Senders waited for space in it while all its bytes were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendBuffer {
+    /// The process.
+    pub tgid: u32,
+    /// The descriptor.
+    pub fd: u32,
+    /// Size of the buffer in bytes.
+    pub bytes: u64,
+    /// Samples in which a sender waited.
+    pub samples: u64,
+    /// Part of `samples`: all threads of the process were sleeping.
+    pub asleep: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,6 +20,7 @@ mod reaping;
 mod reasons;
 mod results;
 mod small_calls;
+mod sockets;
 mod sqpoll;
 pub mod state;
 pub mod synchronous;
@@ -62,6 +63,8 @@ pub const RULES: &[Rule] = &[
     state::HELD_BY_REQUESTS,
     state::NAGLE,
     state::UNREAD_SOCKET,
+    sockets::SOCKET_DROPS,
+    sockets::SMALL_SEND_BUFFER,
     state::CGROUP_IO_MAX,
     state::MEMORY_LIMIT,
     state::DISTANT_TIMEOUT,

@@ -6,11 +6,11 @@ use iotrail_base::words::{bytes, count, plural, span};
 use iotrail_schema::account::{Bound, BoundOf, Reason, RequestStage, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::setup_flag;
-use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow, UnreadSocket};
+use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow, Unread, UnreadSocket};
 use iotrail_schema::trace_record::TraceRecord;
 
 /// Below this share of the samples, a state is transient.
-const PART: f64 = 0.05;
+pub(super) const PART: f64 = 0.05;
 const MOST: f64 = 0.5;
 const UNREAPED: f64 = 0.25;
 
@@ -80,7 +80,8 @@ pub(super) const NAGLE: Rule = Rule {
 pub(super) const UNREAD_SOCKET: Rule = Rule {
     code: "unread_socket",
     about: "data stayed unread in a socket that is registered with EPOLLET, for at least 1 s and for at least a quarter of the sampled time or until \
-            its end. A read had consumed a part of the data, and all threads slept, one of them in epoll_wait(2)",
+            its end. A read had consumed a part of the data, and all threads slept, one of them in epoll_wait(2). Or connections stayed in \
+            its accept queue; or all data stayed unread in a socket while a thread waited in io_uring_enter(2) and no request of its rings was in flight",
     advice: "with EPOLLET, read the socket at each event until EAGAIN, or until a read returns fewer bytes than requested: epoll reports the \
              remaining data only when more data arrives; or register the socket without EPOLLET",
     checks: &[Check::Trace(unread_socket)],
@@ -125,7 +126,7 @@ pub(super) const NO_PROGRESS: Rule = Rule {
 };
 
 /// A share of the samples; `None` with too few samples.
-fn share(part: u64, samples: u64) -> Option<f64> {
+pub(super) fn share(part: u64, samples: u64) -> Option<f64> {
     (samples >= ENOUGH_EVENTS).then(|| part as f64 / samples as f64)
 }
 
@@ -150,7 +151,7 @@ fn worst(
     Some(f)
 }
 
-fn bound(mut f: Finding, of: BoundOf, share: f64) -> Finding {
+pub(super) fn bound(mut f: Finding, of: BoundOf, share: f64) -> Finding {
     f.bound = Some(Bound { of, share });
     f
 }
@@ -323,19 +324,39 @@ fn unread_socket(t: &TraceRecord) -> Option<Finding> {
     if of.for_ns < UNREAD_NS {
         return None;
     }
-    let text = format!(
-        "{}. A read consumed only a part of the received data, and EPOLLET does not report the rest again",
-        unread_now(of)
-    );
+    let (why, remedy) = match of.because {
+        Unread::Partly => (
+            "A read consumed only a part of the received data, and EPOLLET does not report the rest again",
+            UNREAD_SOCKET.advice,
+        ),
+        Unread::Unaccepted => (
+            "EPOLLET reports new connections once, and the program accepted fewer than had arrived",
+            "with EPOLLET, call accept4(2) at each event until EAGAIN: epoll reports the remaining connections only when another one arrives; or register the \
+             listening socket without EPOLLET",
+        ),
+        Unread::NotArmed => (
+            "No request of its rings is in flight, so that nothing reads them",
+            "submit the receive again after each completion without IORING_CQE_F_MORE: a multishot request ends with ENOBUFS, an error or a full CQ, and \
+             then receives nothing",
+        ),
+    };
+    let text = format!("{}. {why}", unread_now(of));
     let evidence = [("for_ns", of.for_ns as f64), ("bytes", of.bytes as f64), ("fd", f64::from(of.fd))];
     let share = of.for_ns as f64 / t.total.elapsed_ns.max(1) as f64;
-    Some(bound(UNREAD_SOCKET.finding(Severity::Warning, text, &evidence), BoundOf::ThreadTime, share.min(1.0)))
+    let f = Finding { remedy: remedy.into(), ..UNREAD_SOCKET.finding(Severity::Warning, text, &evidence) };
+    Some(bound(f, BoundOf::ThreadTime, share.min(1.0)))
 }
 
 fn unread_now(of: &UnreadSocket) -> String {
+    let backlog = of.backlog.map(|n| format!(" (backlog {})", count(n as f64))).unwrap_or_default();
+    let (noun, state, call) = match of.because {
+        Unread::Partly => ("byte", "unread in", "epoll_wait"),
+        Unread::Unaccepted => ("connection", "not accepted from", "epoll_wait"),
+        Unread::NotArmed => ("byte", "unread in", "io_uring_enter"),
+    };
     format!(
-        "{} unread in descriptor {} of process {} for {}, while thread {} ({}) sleeps in epoll_wait(2)",
-        plural(of.bytes as usize, "byte"),
+        "{} {state} descriptor {} of process {}{backlog} for {}, while thread {} ({}) sleeps in {call}(2)",
+        plural(of.bytes as usize, noun),
         of.fd,
         of.tgid,
         span(of.for_ns as f64),

@@ -18,7 +18,7 @@
 
 #define SAME_SLEEP 0xffff /* value of frames: the stack is that of the previous reading */
 
-enum snapshot_kind { SNAPSHOT_THREAD = 1, SNAPSHOT_RING, SNAPSHOT_REQUEST, SNAPSHOT_DEPTH, SNAPSHOT_SOCKET, SNAPSHOT_UNREAD, SNAPSHOT_PROCESS };
+enum snapshot_kind { SNAPSHOT_THREAD = 1, SNAPSHOT_RING, SNAPSHOT_REQUEST, SNAPSHOT_DEPTH, SNAPSHOT_SOCKET, SNAPSHOT_QUEUE, SNAPSHOT_PROCESS };
 
 /* Data to read in addition to heads and tails. */
 enum reading { READ_BRIEF, READ_SLEEPS, READ_DEEP };
@@ -39,6 +39,7 @@ struct snapshot_thread {
 	__u64 runnable_ns; /* 0: not counted */
 	__u64 last_ring; /* the ring that it entered last */
 	__u64 iowait;
+	__u64 faults; /* minor page faults since its creation */
 	__u64 waits_on; /* private data of the file in its call's first argument: an epoll in epoll_wait */
 	char comm[16];
 	__u64 stack[FRAMES];
@@ -104,13 +105,25 @@ struct snapshot_socket {
 	__u32 pad;
 };
 
-/* A socket in an EPOLLET epoll from which a read took only part of the data: EPOLLET does not report the rest. */
-struct snapshot_unread {
+enum socket_queue {
+	QUEUE_UNREAD,     /* bytes that a read left, which EPOLLET does not report; without an epoll: all bytes */
+	QUEUE_UNACCEPTED, /* connections of a listening socket that is in an epoll with EPOLLET */
+	QUEUE_DROPPED,    /* datagrams, or connections of a listening socket, since its creation */
+	QUEUE_FULL,       /* bytes in a send buffer whose size the program set, while a sender waits for space */
+};
+
+/* A socket queue that is or was full, or whose entries wait for a call. */
+struct snapshot_queue {
 	__u32 kind;
 	__u32 tgid;
 	__u32 fd;
-	__u32 bytes;
-	__u64 epoll; /* private data of the epoll's file */
+	__u32 queue;
+	__u32 amount;
+	__u32 limit;   /* bytes of the buffer, or connections */
+	__u32 listens;
+	__u32 is_set;  /* the program set the size of the buffer */
+	__u64 epoll;   /* private data of its file; 0: the socket is in none */
+	__u64 file;
 };
 
 struct snapshot_process {
@@ -139,7 +152,8 @@ struct snapshot_ring unused_ring;
 struct snapshot_request unused_request;
 struct snapshot_depth unused_depth;
 struct snapshot_socket unused_socket;
-struct snapshot_unread unused_unread;
+struct snapshot_queue unused_queue;
+enum socket_queue unused_queue_kind;
 struct snapshot_process unused_process;
 struct survey_thread unused_survey;
 enum snapshot_kind unused_kind;
@@ -223,6 +237,7 @@ struct mm_struct___state {
 
 struct task_struct___state {
 	unsigned long nivcsw;
+	unsigned long min_flt;
 	struct sched_info___state sched_info;
 	struct files_struct *files;
 	struct io_uring_task *io_uring;
@@ -290,6 +305,7 @@ struct io_timeout_data {
 
 struct sock_common {
 	__u16 skc_family;
+	volatile unsigned char skc_state;
 };
 
 struct sk_buff {
@@ -304,12 +320,25 @@ struct unix_skb_parms {
 
 struct sk_buff_head {
 	struct sk_buff *next;
+	__u32 qlen;
+};
+
+struct numa_drop_counters {
+	atomic_t drops0;
+	atomic_t drops1;
 };
 
 struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_protocol;
+	u8 sk_userlocks : 4;
 	struct sk_buff_head sk_receive_queue;
+	u32 sk_ack_backlog;
+	u32 sk_max_ack_backlog;
+	int sk_rcvbuf;
+	int sk_sndbuf;
+	atomic_t sk_drops;
+	struct numa_drop_counters *sk_drop_counters; /* since 6.18, of UDP */
 };
 
 struct epoll_event {
@@ -323,6 +352,7 @@ struct epitem {
 };
 
 struct socket {
+	unsigned long flags;
 	struct sock *sk;
 };
 
@@ -330,6 +360,7 @@ struct tcp_sock {
 	u32 copied_seq;
 	u32 rcv_nxt;
 	u32 snd_nxt;
+	u32 snd_una;
 	u32 write_seq;
 	u32 packets_out;
 	u32 mss_cache;
@@ -371,6 +402,11 @@ struct throtl_grp {
 #define AF_INET 2
 #define AF_INET6 10
 #define IPPROTO_TCP 6
+#define IPPROTO_UDP 17
+#define TCP_LISTEN 10
+#define SOCK_SNDBUF_LOCK 1
+#define SOCK_RCVBUF_LOCK 2
+#define SOCK_NOSPACE (1 << 2)
 #define IORING_TIMEOUT_CLOCK_MASK (1U << 2 | 1U << 3)
 
 /* State of a walk over a list or table. */
@@ -386,7 +422,7 @@ struct walk {
 	__u32 found;
 	__u32 written;
 	__u32 sockets;
-	__u32 unread;
+	__u32 queues;
 	__u32 tgid;
 };
 
@@ -565,52 +601,103 @@ static __noinline int write_ring(struct walk *w, __u64 address, __s32 fd)
 	return 0;
 }
 
-static long one_buffer(__u32 i, struct walk *w)
-{
-	struct sk_buff *skb = (void *)w->at;
+/* Buffers of a queue. A walk is too large for the stack here. */
+struct buffers {
+	__u64 at;
+	__u64 end;
+	__u32 bytes;
+	__u32 pad;
+};
 
-	if (!w->at || w->at == w->end)
+static long one_buffer(__u32 i, struct buffers *of)
+{
+	struct sk_buff *skb = (void *)of->at;
+
+	if (!of->at || of->at == of->end)
 		return 1;
-	w->found += BPF_CORE_READ(skb, len);
-	w->at = (__u64)BPF_CORE_READ(skb, next);
+	of->bytes += BPF_CORE_READ(skb, len);
+	of->at = (__u64)BPF_CORE_READ(skb, next);
 	return 0;
 }
 
-static __noinline int write_unread(struct walk *w, struct file___held *file, struct sock *sk, __u32 fd)
+static __always_inline __u32 dropped(struct sock *sk)
+{
+	struct numa_drop_counters *drops = NULL;
+
+	if (bpf_core_field_exists(sk->sk_drop_counters))
+		drops = BPF_CORE_READ(sk, sk_drop_counters);
+	return drops ? BPF_CORE_READ(drops, drops0.counter) + BPF_CORE_READ(drops, drops1.counter) :
+		       BPF_CORE_READ(sk, sk_drops.counter);
+}
+
+static __always_inline void put(struct walk *w, struct snapshot_queue *out)
+{
+	if (out->amount && w->queues++ < SOCKETS)
+		bpf_seq_write(w->seq, out, sizeof(*out));
+}
+
+static __noinline int write_queues(struct walk *w, struct file___held *file, struct sock *sk, __u32 fd)
 {
 	if (!w)
 		return 0;
 	struct hlist_node *node = BPF_CORE_READ(file, f_ep, first);
 	struct epitem *item = (void *)node - bpf_core_field_offset(struct epitem, fllink);
-	struct walk own = { .at = (__u64)BPF_CORE_READ(sk, sk_receive_queue.next), .end = (__u64)&sk->sk_receive_queue };
+	struct snapshot_queue out = { .kind = SNAPSHOT_QUEUE, .tgid = w->tgid, .fd = fd, .file = (__u64)file };
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family), protocol = BPF_CORE_READ(sk, sk_protocol);
+	__u32 events = 0;
 
-	if (!node || !own.at || own.at == own.end)
+	if (node) {
+		events = BPF_CORE_READ(item, event.events);
+		out.epoll = (__u64)BPF_CORE_READ(item, ep);
+	}
+	bool edge = events & EPOLLET && events & EPOLLIN;
+	out.listens = BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN;
+	if (out.listens || protocol == IPPROTO_UDP) {
+		out.queue = QUEUE_DROPPED;
+		out.amount = dropped(sk);
+		out.limit = out.listens ? BPF_CORE_READ(sk, sk_max_ack_backlog) : BPF_CORE_READ(sk, sk_rcvbuf);
+		out.is_set = BPF_CORE_READ_BITFIELD_PROBED(sk, sk_userlocks) & SOCK_RCVBUF_LOCK;
+		put(w, &out);
+	}
+	if (out.listens) {
+		out.queue = QUEUE_UNACCEPTED;
+		out.amount = family == AF_UNIX ? BPF_CORE_READ(sk, sk_receive_queue.qlen) : BPF_CORE_READ(sk, sk_ack_backlog);
+		if (edge)
+			put(w, &out);
 		return 0;
-	__u32 events = BPF_CORE_READ(item, event.events);
-	if (!(events & EPOLLET) || !(events & EPOLLIN))
+	}
+	struct tcp_sock *tcp = (void *)sk;
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	if (protocol == IPPROTO_TCP && BPF_CORE_READ(socket, flags) & SOCK_NOSPACE &&
+	    BPF_CORE_READ_BITFIELD_PROBED(sk, sk_userlocks) & SOCK_SNDBUF_LOCK && BPF_CORE_READ(tcp, packets_out) &&
+	    BPF_CORE_READ(tcp, write_seq) - BPF_CORE_READ(tcp, snd_nxt) < BPF_CORE_READ(tcp, mss_cache)) {
+		/* The complete buffer is sent, so the peer's window is not the limit. */
+		out.queue = QUEUE_FULL;
+		out.amount = BPF_CORE_READ(tcp, write_seq) - BPF_CORE_READ(tcp, snd_una);
+		out.limit = BPF_CORE_READ(sk, sk_sndbuf);
+		out.is_set = 1;
+		put(w, &out);
+	}
+	struct buffers own = { .at = (__u64)BPF_CORE_READ(sk, sk_receive_queue.next), .end = (__u64)&sk->sk_receive_queue };
+	if (!own.at || own.at == own.end || (node ? !edge : !w->ring && !w->written))
 		return 0;
 	struct sk_buff *first = (void *)own.at;
-	struct tcp_sock *tcp = (void *)sk;
-	struct snapshot_unread out = {
-		.kind = SNAPSHOT_UNREAD,
-		.tgid = w->tgid,
-		.fd = fd,
-		.epoll = (__u64)BPF_CORE_READ(item, ep),
-	};
-	__u32 taken = 0; /* unread bytes of the first buffer already consumed */
-	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_UNIX) {
+	__u32 taken = 0; /* bytes of the first buffer that were read */
+	out.queue = QUEUE_UNREAD;
+	out.amount = 0;
+	if (family == AF_UNIX) {
 		bpf_loop(SOCKETS, one_buffer, &own, 0);
 		if (bpf_core_field_exists(struct unix_skb_parms, consumed))
 			taken = BPF_CORE_READ((struct unix_skb_parms *)&first->cb, consumed);
-		out.bytes = own.found - taken;
-	} else if (BPF_CORE_READ(sk, sk_protocol) == IPPROTO_TCP) {
+		out.amount = own.bytes - taken;
+	} else if (protocol == IPPROTO_TCP) {
 		__u32 sequence = 0, copied = BPF_CORE_READ(tcp, copied_seq);
 		bpf_probe_read_kernel(&sequence, sizeof(sequence), &first->cb);
 		taken = copied - sequence;
-		out.bytes = BPF_CORE_READ(tcp, rcv_nxt) - copied;
+		out.amount = BPF_CORE_READ(tcp, rcv_nxt) - copied;
 	}
-	if ((__s32)taken > 0 && (__s32)out.bytes > 0 && w->unread++ < SOCKETS)
-		bpf_seq_write(w->seq, &out, sizeof(out));
+	if ((__s32)out.amount > 0 && (!node || (__s32)taken > 0))
+		put(w, &out);
 	return 0;
 }
 
@@ -623,7 +710,7 @@ static __noinline int write_socket(struct walk *w, struct file___held *file, __u
 	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	struct tcp_sock *tcp = (void *)sk;
 
-	write_unread(w, file, sk, fd);
+	write_queues(w, file, sk, fd);
 	if ((family != AF_INET && family != AF_INET6) || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
 		return 0;
 	w->sockets++;
@@ -803,6 +890,7 @@ static __noinline int write_thread(struct bpf_iter__task *ctx, enum reading read
 	out.ran_ns = task->se.sum_exec_runtime;
 	if (bpf_core_field_exists(task->sched_info.run_delay))
 		out.runnable_ns = task->sched_info.run_delay;
+	out.faults = BPF_CORE_READ(state, min_flt);
 	out.iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
 	struct fdtable *table = BPF_CORE_READ(state, files, fdt);
 	if (out.state && !out.kernels && out.arguments[0] < BPF_CORE_READ(table, max_fds)) {
@@ -837,6 +925,7 @@ static __always_inline int snapshot(struct bpf_iter__task *ctx, enum reading rea
 	struct task_struct___state *leader = (void *)BPF_CORE_READ(task, group_leader);
 	struct io_uring_task___state *uring = (void *)BPF_CORE_READ(state, io_uring);
 	__u64 last = uring ? (__u64)BPF_CORE_READ(uring, last) : 0;
+	w.ring = last;
 	if (last)
 		write_ring(&w, last, -1);
 	if (last && deep)

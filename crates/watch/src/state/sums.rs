@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use iotrail_path::delivery::{IO_URING_ENTER, syscall_name};
-use iotrail_probe::snapshot::{self, Depth, Request, Ring, Snapshot, Thread};
+use iotrail_probe::snapshot::{self, Depth, Queue, Request, Ring, Snapshot, SocketQueue, Thread};
 use iotrail_schema::setup_flag;
 use iotrail_schema::state::{
-    ArmedRequests, CgroupState, Moment, NagleState, RingNow, RingState, StateRecord, StateSource, ThreadNow,
-    UnreadSocket,
+    ArmedRequests, CgroupState, Moment, NagleState, RingNow, RingState, SendBuffer, SocketDrops, StateRecord,
+    StateSource, ThreadNow, Unread, UnreadSocket,
 };
 
 use crate::rings::SQPOLL;
@@ -44,6 +44,15 @@ pub struct Sums {
     cgroup: Option<CgroupState>,
     /// By process and descriptor.
     unread: BTreeMap<(u32, u32), UnreadSum>,
+    /// By kernel address of the file: the count before the trace, and the last sample.
+    drops: BTreeMap<u64, (u32, SocketQueue)>,
+    send_buffers: BTreeMap<u64, SendBuffer>,
+    /// By thread: minor page faults before the trace, and at the last sample.
+    faults: BTreeMap<u32, (u64, u64)>,
+    /// Processes of earlier samples: their new sockets and threads belong to the trace.
+    processes: BTreeSet<u32>,
+    /// Processes whose rings have no request in flight, in the last deep sample.
+    unarmed: BTreeSet<u32>,
     /// Throttled time of the process's cgroup at the first and the last sample.
     quota_ns: BTreeMap<u32, (u64, u64)>,
     /// Requests whose file only requests keep open, in the last deep sample; by address and user data.
@@ -131,6 +140,10 @@ pub(crate) fn needs_wakeup(ring: &Ring) -> bool {
     ring.unsubmitted > 0 && ring.sq_thread_asleep && ring.sq_flags & NEED_WAKEUP != 0
 }
 
+fn of_process(sample: &Snapshot, tgid: u32) -> impl Iterator<Item = &Thread> {
+    sample.threads.iter().filter(move |t| t.tgid == tgid && !t.is_kernels)
+}
+
 fn flags(ring: &Ring) -> Vec<String> {
     setup_flag::names(ring.setup_flags, Some(ring.cq_entries))
 }
@@ -157,7 +170,11 @@ impl Sums {
         self.cost_ns += sample.spent.as_nanos() as u64;
         sample.rings.iter().for_each(|ring| self.ring(ring, sample));
         self.sockets(sample);
-        self.unread(sample);
+        for socket in &sample.queues {
+            self.queue(socket, sample);
+        }
+        self.faults(sample);
+        self.processes.extend(sample.processes.iter().map(|p| p.tgid));
         self.cgroup(sample);
         if sample.rings.iter().any(|ring| ring.depth.is_some()) || sample.threads.iter().any(|t| !t.stack.is_empty()) {
             let requests = || sample.rings.iter().filter_map(|r| r.depth.as_ref()).flat_map(|d| &d.requests);
@@ -168,6 +185,13 @@ impl Sums {
             self.met_ns = met.collect();
             let depths = sample.rings.iter().filter_map(|r| r.depth.as_ref());
             self.held = depths.flat_map(held).map(|r| (r.address, r.user_data)).collect();
+            let is_idle = |r: &Ring| {
+                let has_none = |d: &Depth| d.armed == 0 && d.timeouts == 0 && d.in_flight.is_none_or(|n| n == 0);
+                r.depth.as_ref().is_some_and(has_none) && r.unsubmitted == 0 && !r.has_task_work && r.unreaped == 0
+            };
+            let of = |tgid: u32| sample.rings.iter().filter(move |r| r.tgid == tgid);
+            let tgids = sample.rings.iter().map(|r| r.tgid);
+            self.unarmed = tgids.filter(|tgid| of(*tgid).all(is_idle)).collect();
             self.last = Some(sample.clone());
         }
     }
@@ -229,7 +253,7 @@ impl Sums {
         sum.sockets = sum.sockets.max(sample.processes.iter().map(|p| u64::from(p.tcp_sockets)).sum());
         sum.held += u64::from(!sample.sockets.is_empty());
         // Only threads of the same process: threads of another process may continue.
-        let asleep = |tgid| sample.threads.iter().filter(|t| t.tgid == tgid && !t.is_kernels).all(|t| t.asleep);
+        let asleep = |tgid| of_process(sample, tgid).all(|t| t.asleep);
         sum.held_asleep += u64::from(sample.sockets.iter().any(|socket| asleep(socket.tgid)));
         for socket in &sample.sockets {
             let key = (socket.tgid, socket.fd);
@@ -240,32 +264,70 @@ impl Sums {
         }
     }
 
-    fn unread(&mut self, sample: &Snapshot) {
-        for socket in &sample.unread {
-            let key = (socket.tgid, socket.fd);
-            if self.unread.len() >= SOCKETS && !self.unread.contains_key(&key) {
-                continue;
+    fn queue(&mut self, socket: &SocketQueue, sample: &Snapshot) {
+        match socket.queue {
+            Queue::Unread | Queue::Unaccepted => self.unread(socket, sample),
+            Queue::Dropped if self.drops.len() < SOCKETS || self.drops.contains_key(&socket.file) => {
+                let before = if self.processes.contains(&socket.tgid) { 0 } else { socket.amount };
+                self.drops.entry(socket.file).or_insert((before, *socket)).1 = *socket;
             }
-            let sum = self.unread.entry(key).or_default();
-            if sum.bytes != socket.bytes || sum.sample + 1 != self.samples {
-                (sum.bytes, sum.since_ns) = (socket.bytes, sample.at_ns);
+            Queue::Full if self.send_buffers.len() < SOCKETS || self.send_buffers.contains_key(&socket.file) => {
+                let (tgid, fd) = (socket.tgid, socket.fd);
+                let new = SendBuffer { tgid, fd, bytes: socket.limit.into(), samples: 0, asleep: 0 };
+                let sum = self.send_buffers.entry(socket.file).or_insert(new);
+                sum.samples += 1;
+                sum.asleep += u64::from(of_process(sample, tgid).all(|t| t.asleep));
             }
-            sum.sample = self.samples;
-            // Another thread of the process may be about to read.
-            let of_process = || sample.threads.iter().filter(|t| t.tgid == socket.tgid && !t.is_kernels);
-            let in_epoll = |t: &&Thread| {
-                t.waits_on == socket.epoll && t.call.is_some_and(|call| syscall_name(call).starts_with("epoll_"))
-            };
-            let all_wait = of_process().all(|t| t.asleep && !t.is_uninterruptible);
-            let for_ns = sample.at_ns - sum.since_ns;
-            if let Some(thread) = of_process().find(in_epoll).filter(|_| all_wait)
-                && sum.longest.as_ref().is_none_or(|longest| for_ns >= longest.for_ns)
-            {
-                let (tid, comm, asleep_ns) = (thread.tid, thread.comm.clone(), thread.asleep_ns.unwrap_or(0));
-                let bytes = socket.bytes.into();
-                let of = UnreadSocket { tgid: key.0, fd: key.1, bytes, for_ns, at_end: false, tid, comm };
-                (sum.longest, sum.asleep_ns) = (Some(of), asleep_ns);
-            }
+            Queue::Dropped | Queue::Full => {}
+        }
+    }
+
+    fn unread(&mut self, socket: &SocketQueue, sample: &Snapshot) {
+        let key = (socket.tgid, socket.fd);
+        if self.unread.len() >= SOCKETS && !self.unread.contains_key(&key) {
+            return;
+        }
+        let sum = self.unread.entry(key).or_default();
+        let because = match socket.queue {
+            Queue::Unaccepted => Unread::Unaccepted,
+            _ if socket.epoll == 0 => Unread::NotArmed,
+            _ => Unread::Partly,
+        };
+        // Connections are taken one at a time, and others arrive.
+        let is_other = sum.since_ns == 0 || sum.bytes != socket.amount && because != Unread::Unaccepted;
+        if is_other || sum.sample + 1 != self.samples {
+            (sum.bytes, sum.since_ns) = (socket.amount, sample.at_ns);
+        }
+        sum.sample = self.samples;
+        let waits = |t: &&Thread| match because {
+            Unread::NotArmed => waits(t) && self.unarmed.contains(&socket.tgid),
+            _ => t.waits_on == socket.epoll && t.call.is_some_and(|call| syscall_name(call).starts_with("epoll_")),
+        };
+        // Another thread of the process may be about to read it.
+        let all_wait = of_process(sample, socket.tgid).all(|t| t.asleep && !t.is_uninterruptible);
+        let for_ns = sample.at_ns - sum.since_ns;
+        if let Some(thread) = of_process(sample, socket.tgid).find(waits).filter(|_| all_wait)
+            && sum.longest.as_ref().is_none_or(|longest| for_ns >= longest.for_ns)
+        {
+            sum.asleep_ns = thread.asleep_ns.unwrap_or(0);
+            sum.longest = Some(UnreadSocket {
+                because,
+                tgid: key.0,
+                fd: key.1,
+                bytes: socket.amount.into(),
+                backlog: socket.listens.then_some(socket.limit.into()),
+                for_ns,
+                at_end: false,
+                tid: thread.tid,
+                comm: thread.comm.clone(),
+            });
+        }
+    }
+
+    fn faults(&mut self, sample: &Snapshot) {
+        for t in sample.threads.iter().filter(|t| !t.is_kernels) {
+            let before = if self.processes.contains(&t.tgid) { 0 } else { t.faults };
+            self.faults.entry(t.tid).or_insert((before, 0)).1 = t.faults;
         }
     }
 
@@ -278,6 +340,18 @@ impl Sums {
         let mut all: Vec<(UnreadSocket, u64)> = self.unread.values().filter_map(of).collect();
         all.sort_by_key(|(of, _)| std::cmp::Reverse(of.for_ns));
         all.into_iter()
+    }
+
+    fn most_drops(&self) -> Option<SocketDrops> {
+        let of = |(before, last): &(u32, SocketQueue)| SocketDrops {
+            tgid: last.tgid,
+            fd: last.fd,
+            dropped: last.amount.saturating_sub(*before).into(),
+            listens: last.listens,
+            limit: last.limit.into(),
+            is_set: last.is_set,
+        };
+        self.drops.values().map(of).max_by_key(|of| of.dropped).filter(|of| of.dropped > 0)
     }
 
     fn cgroup(&mut self, sample: &Snapshot) {
@@ -310,6 +384,9 @@ impl Sums {
             rings: self.rings.values().map(|sum| sum.state.clone()).collect(),
             nagle,
             unread: self.unread_sockets().next().map(|(of, _)| of),
+            drops: self.most_drops(),
+            send_buffer: self.send_buffers.values().max_by_key(|sum| sum.samples).copied(),
+            faults: self.faults.values().map(|(first, last)| last.saturating_sub(*first)).sum(),
             cgroup: self.cgroup.map(|sum| CgroupState { quota_ns, ..sum }),
             memory: None,
             start,
@@ -335,7 +412,10 @@ impl Sums {
             unread: self
                 .unread_sockets()
                 .filter(|(of, _)| of.at_end)
-                .map(|(of, asleep_ns)| UnreadSocket { for_ns: of.for_ns.max(asleep_ns), ..of })
+                .map(|(of, asleep_ns)| match of.because {
+                    Unread::NotArmed => of,
+                    _ => UnreadSocket { for_ns: of.for_ns.max(asleep_ns), ..of },
+                })
                 .take(THREADS)
                 .collect(),
         })
@@ -418,5 +498,55 @@ fn thread_now(t: &Thread) -> ThreadNow {
         syscall: t.call.filter(|_| t.asleep).map(syscall_name),
         reason: snapshot::reason(&t.stack),
         asleep_ns: t.asleep_ns.filter(|_| t.asleep),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_probe::snapshot::Process;
+
+    const MS: u64 = 1_000_000;
+
+    fn socket(queue: Queue, amount: u32) -> SocketQueue {
+        let listens = queue == Queue::Unaccepted;
+        SocketQueue { tgid: 7, fd: 5, queue, amount, limit: 64, listens, is_set: true, epoll: 0xe, file: 0xf }
+    }
+
+    /// One sample per 100 ms of a process whose only thread sleeps in epoll_wait(2).
+    fn taken(samples: &[&[SocketQueue]]) -> StateRecord {
+        let call = (0..512).find(|nr| syscall_name(*nr) == "epoll_wait");
+        let thread = Thread { tid: 7, tgid: 7, asleep: true, call, waits_on: 0xe, ..Thread::default() };
+        let mut sums = Sums::default();
+        for (i, queues) in samples.iter().enumerate() {
+            let thread = Thread { faults: 100 * i as u64 + 50, ..thread.clone() };
+            sums.take(&Snapshot {
+                at_ns: (i as u64 + 1) * 100 * MS,
+                threads: vec![thread],
+                processes: vec![Process { tgid: 7, ..Process::default() }],
+                queues: queues.to_vec(),
+                ..Snapshot::default()
+            });
+        }
+        sums.record(None, false)
+    }
+
+    #[test]
+    fn connections_wait_while_the_accept_queue_is_not_empty() {
+        let of = |n| socket(Queue::Unaccepted, n);
+        let unread = taken(&[&[], &[of(19)], &[of(18)], &[of(19)]]).unread.unwrap();
+        let expected = (Unread::Unaccepted, 19, Some(64), 200 * MS, true);
+        assert_eq!((unread.because, unread.bytes, unread.backlog, unread.for_ns, unread.at_end), expected);
+        let emptied = taken(&[&[of(1)], &[], &[of(1)], &[]]).unread.unwrap();
+        assert_eq!((emptied.for_ns, emptied.at_end), (0, false));
+    }
+
+    #[test]
+    fn drops_and_faults_before_the_first_sample_of_a_process_are_not_of_the_trace() {
+        let of = |n| socket(Queue::Dropped, n);
+        let old = taken(&[&[of(40)], &[of(40)], &[of(43)]]);
+        assert_eq!((old.drops.map(|of| of.dropped), old.faults), (Some(3), 200));
+        assert_eq!(taken(&[&[of(40)], &[of(40)]]).drops, None);
+        assert_eq!(taken(&[&[], &[of(40)]]).drops.map(|of| of.dropped), Some(40), "a new socket");
     }
 }

@@ -32,12 +32,12 @@ fn with_rows(rows: Vec<ThreadRow>) -> TraceRecord {
     with_threads(vec![thread(1234, Role::Thread, rows)])
 }
 
-fn call(syscall: &str, count: u64, errors: &[(&str, u64)]) -> CallRecord {
+pub(super) fn call(syscall: &str, count: u64, errors: &[(&str, u64)]) -> CallRecord {
     let errors = errors.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
     CallRecord { syscall: syscall.into(), count, errors, ..CallRecord::default() }
 }
 
-fn with_calls(calls: Vec<CallRecord>) -> TraceRecord {
+pub(super) fn with_calls(calls: Vec<CallRecord>) -> TraceRecord {
     TraceRecord { calls: Some(calls), ..clean() }
 }
 

@@ -393,8 +393,30 @@ pub(super) fn nagle() -> TraceRecord {
 pub(super) fn unread_socket() -> TraceRecord {
     with_state(|state| {
         let (tid, comm) = (7, "server".to_owned());
-        let of = UnreadSocket { tgid: 7, fd: 5, bytes: 488, for_ns: 2_100_000_000, at_end: true, tid, comm };
+        let of = UnreadSocket {
+            tgid: 7,
+            fd: 5,
+            bytes: 488,
+            for_ns: 2_100_000_000,
+            at_end: true,
+            tid,
+            comm,
+            ..UnreadSocket::default()
+        };
         state.unread = Some(of);
+    })
+}
+
+pub(super) fn socket_drops() -> TraceRecord {
+    with_state(|state| {
+        let (dropped, listens, limit, is_set) = (17_000, false, 4096, true);
+        state.drops = Some(SocketDrops { tgid: 7, fd: 5, dropped, listens, limit, is_set });
+    })
+}
+
+pub(super) fn small_send_buffer() -> TraceRecord {
+    with_state(|state| {
+        state.send_buffer = Some(SendBuffer { tgid: 7, fd: 5, bytes: 4608, samples: 90, asleep: 88 });
     })
 }
 

@@ -7,7 +7,7 @@ use iotrail_schema::account::{Bound, BoundOf};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Delay, DeliveryPathCount, Interrupt, Ipi, Latency, Order, OrderBy};
 use iotrail_schema::runnable::{HadCpu, Runnable};
-use iotrail_schema::state::{MemoryLimit, RingState, StateRecord, UnreadSocket};
+use iotrail_schema::state::{MemoryLimit, RingState, SendBuffer, SocketDrops, StateRecord, Unread, UnreadSocket};
 use iotrail_schema::trace_record::{
     CpuPair, DeliveryPathShare, Detour, EnterBatch, ErrnoCount, Estimate, FileRecord, IowqRecord, MemoryRecord,
     OpenRecord, OverlapRecord, Reaping, RingThreads, RunItems, SqpollRecord, Subject, ThreadRecord,
@@ -95,6 +95,8 @@ const MATRIX: &[(&str, Make)] = &[
     ("held_by_requests", held_by_requests),
     ("nagle", nagle),
     ("unread_socket", unread_socket),
+    ("socket_drops", socket_drops),
+    ("small_send_buffer", small_send_buffer),
     ("cgroup_io_max", cgroup_io_max),
     ("memory_limit", memory_limit),
     ("distant_timeout", distant_timeout),
@@ -234,6 +236,47 @@ fn unread_socket_data_is_a_finding_only_if_it_stays_unread() {
     long.state.as_mut().unwrap().samples = 1_000;
     long.state.as_mut().unwrap().unread.as_mut().unwrap().at_end = false;
     assert_eq!(codes(&long), Vec::<String>::new(), "it was read later");
+}
+
+#[test]
+fn connections_and_unarmed_receives_have_their_own_remedy() {
+    let with = |because, backlog| {
+        let mut t = unread_socket();
+        let of = t.state.as_mut().unwrap().unread.as_mut().unwrap();
+        (of.because, of.bytes, of.backlog) = (because, 19, backlog);
+        only(&t, "unread_socket")
+    };
+    let f = with(Unread::Unaccepted, Some(64));
+    assert!(
+        f.text.starts_with("19 connections not accepted from descriptor 5 of process 7 (backlog 64) for 2.10 s"),
+        "{}",
+        f.text
+    );
+    assert!(f.remedy.contains("accept4(2) at each event until EAGAIN"), "{}", f.remedy);
+    let f = with(Unread::NotArmed, None);
+    assert!(f.text.contains("sleeps in io_uring_enter(2). No request of its rings is in flight"), "{}", f.text);
+    assert!(f.remedy.contains("without IORING_CQE_F_MORE"), "{}", f.remedy);
+}
+
+#[test]
+fn dropped_datagrams_are_compared_with_received_ones() {
+    let f = only(&socket_drops(), "socket_drops");
+    assert!(
+        f.text.starts_with("17.0 k datagrams were dropped at descriptor 5 of process 7: its receive buffer of 4 KiB, which the program set, was full"),
+        "{}",
+        f.text
+    );
+    let received = |n| {
+        let mut t = account::with_calls(vec![account::call("recvfrom", n, &[])]);
+        t.state = socket_drops().state;
+        t
+    };
+    assert!(only(&received(17_000), "socket_drops").text.contains("(at least 50 % of those that arrived)"));
+    assert_eq!(codes(&received(17_000_000)), Vec::<String>::new(), "one in a thousand");
+    let mut listening = socket_drops();
+    let of = listening.state.as_mut().unwrap().drops.as_mut().unwrap();
+    (of.listens, of.limit) = (true, 2);
+    assert!(only(&listening, "socket_drops").text.contains("its accept queue (backlog 2) was full"));
 }
 
 #[test]

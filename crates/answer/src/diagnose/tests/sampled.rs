@@ -59,6 +59,7 @@ fn too_few_completions_yield_only_exact_findings() {
             "distant_timeout",
             "no_progress",
             "unread_socket",
+            "socket_drops",
             "memory_limit",
         ];
         assert_eq!(codes(&t).is_empty(), !exact.contains(code), "{code}: {:?}", findings(&t));
