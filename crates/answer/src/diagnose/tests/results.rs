@@ -131,3 +131,25 @@ fn zero_byte_reads_in_a_loop_are_a_warning() {
     assert!(with("read", 940).unwrap().text.contains("the end of the file"));
     assert_eq!(with("recv", 80_000), None, "one byte each");
 }
+
+#[test]
+fn a_group_without_buffers_and_a_receive_that_was_not_submitted_again_are_named() {
+    use iotrail_schema::trace_record::BufferGroup;
+    let with = |taken, rearmed| {
+        let mut t = buffers_exhausted();
+        t.rings[0].buffers =
+            Some(vec![BufferGroup { group: 2, taken, enobufs: 400, rearmed, ..BufferGroup::default() }]);
+        only(&t, "buffers_exhausted")
+    };
+    let f = with(0, 399);
+    assert!(
+        f.text.contains("400 of them for the buffer group 2, and no request got a buffer of this group"),
+        "{}",
+        f.text
+    );
+    assert!(f.remedy.starts_with("register buffers in group 2 (IORING_REGISTER_PBUF_RING"), "{}", f.remedy);
+    let f = with(800, 0);
+    assert!(f.text.contains("must resubmit the request, but it did not"), "{}", f.text);
+    assert!(f.remedy.starts_with("submit the receive again after each completion without IORING_CQE_F_MORE; and "));
+    assert!(with(800, 399).text.contains("until then no receive was armed"));
+}
