@@ -1,8 +1,10 @@
 //! Buffers that concurrent requests share, or that are freed before their requests complete: no request fails, but the
-//! data may be corrupt.
+//! data may be corrupt. And buffers without pages, which reads are the first to touch.
 
+use super::calls::{cpu, cpu_share};
 use super::{Check, Matter, RULE, Rule};
-use iotrail_base::words::{bytes, plural};
+use iotrail_base::words::{bytes, count, percent, plural, three_digits};
+use iotrail_schema::account::CallRecord;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::TraceRecord;
 
@@ -57,4 +59,51 @@ fn outlived(t: &TraceRecord) -> Option<Finding> {
     );
     let evidence = [("requests", memory.outlived as f64)];
     Some(Finding { ring: memory.ring, ..UNREGISTERED_IN_FLIGHT.finding(Severity::Warning, text, &evidence) })
+}
+
+/// Faults and calls: fewer belong to the program's start.
+const ENOUGH_FAULTS: u64 = 10_000;
+const PAGE: u64 = 4096;
+/// Of the pages that the calls filled.
+const MOST: f64 = 0.5;
+/// Faults per call: a read of less data faults by chance.
+const PER_CALL: f64 = 4.0;
+/// Of the program's CPU time.
+const MUCH: f64 = 0.2;
+
+pub const READS_FAULT: Rule = Rule {
+    code: "reads_fault",
+    about: "system calls that read took 10,000 page faults, half as many as the pages that they filled, and four per call, and 20 % of the program's CPU time",
+    advice: "read into buffers that are kept and reused. malloc(3) maps a large buffer anew each time and free(3) unmaps it (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of \
+             mallopt(3)); for memory that is used once, MAP_POPULATE or huge pages (MADV_HUGEPAGE) need fewer faults",
+    checks: &[Check::Trace(reads_fault)],
+    ..RULE
+};
+
+/// Calls that fill new memory: the kernel allocates and clears a page at each fault.
+fn reads_fault(t: &TraceRecord) -> Option<Finding> {
+    let faults = t.state.as_ref()?.faults;
+    let by_user: u64 = t.total.mode_switches.iter().filter(|m| m.cause == "page_fault").map(|m| m.count).sum();
+    let in_calls = faults.saturating_sub(by_user);
+    let reads = |c: &&CallRecord| c.syscall.contains("read") || c.syscall.starts_with("recv");
+    let c = t.calls.iter().flatten().filter(reads).max_by_key(|c| c.bytes)?;
+    let pages = c.bytes? / PAGE;
+    let per_call = in_calls as f64 / c.count.max(1) as f64;
+    let share = cpu_share(t, &[&c.syscall])?;
+    if in_calls < ENOUGH_FAULTS || (in_calls as f64) < MOST * pages as f64 || per_call < PER_CALL || share < MUCH {
+        return None;
+    }
+    let text = format!(
+        "{} page faults inside system calls, {} per {}(2), which read {} each and took {} of the program's CPU time. The calls fill memory that has no \
+         pages yet, and the kernel allocates and clears each page first",
+        count(in_calls as f64),
+        three_digits(per_call),
+        c.syscall.trim_end_matches("64"),
+        bytes(c.bytes? / c.count.max(1)),
+        percent(share)
+    );
+    let evidence = [("faults", in_calls as f64), ("per_call", per_call), ("share", share)];
+    // The calls run without the faults, too: this is the most.
+    let bound = cpu(cpu_share(t, &[&c.syscall, "mmap", "munmap", "madvise"]));
+    Some(Finding { bound, ..READS_FAULT.finding(Severity::Warning, text, &evidence) })
 }

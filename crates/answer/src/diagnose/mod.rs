@@ -83,6 +83,7 @@ pub const RULES: &[Rule] = &[
     calls::SETUP_PER_OPERATION,
     calls::CALLS_FAIL,
     small_calls::SMALL_CALLS,
+    memory::READS_FAULT,
     posix_aio::POSIX_AIO_SERIAL,
     blocked::BLOCKED_IN_SUBMISSION,
     blocked::LOCK_CONTENDED,

@@ -7,7 +7,9 @@ use iotrail_schema::account::{
     ThreadState, WaitEnds, WokenBy,
 };
 use iotrail_schema::runnable::HadCpu;
+use iotrail_schema::state::StateRecord;
 use iotrail_schema::trace_record::{ContextRecord, RegisterCalls};
+use iotrail_testing::state;
 
 fn row(state: ThreadState, syscall: Option<&str>, reason: Option<Reason>, ns: u64) -> ThreadRow {
     let mode = (state == ThreadState::Running).then_some(Mode::Kernel);
@@ -228,6 +230,36 @@ pub(super) fn small_calls() -> TraceRecord {
     t.calls = Some(vec![CallRecord { bytes: Some(3_000_000), ..call("read", 3_000_000, &[]) }]);
     (t.rings, t.total.opcodes) = (vec![], vec![]);
     t
+}
+
+pub(super) fn reads_fault() -> TraceRecord {
+    let mut t = with_rows(vec![
+        row(ThreadState::Running, Some("pread64"), None, 800_000_000),
+        row(ThreadState::Running, Some("munmap"), None, 150_000_000),
+        row(ThreadState::Running, None, None, 50_000_000),
+    ]);
+    t.calls = Some(vec![CallRecord { bytes: Some(3_000 << 20), ..call("pread64", 3_000, &[]) }]);
+    t.state = Some(StateRecord { faults: 700_000, ..state::calm() });
+    t
+}
+
+#[test]
+fn reads_fault_only_in_their_calls() {
+    let f = only(&reads_fault(), "reads_fault");
+    assert!(
+        f.text.starts_with(
+            "698 k page faults inside system calls, 233 per pread(2), which read 1 MiB each and took 80 %"
+        ),
+        "{}",
+        f.text
+    );
+    assert_eq!(f.bound, Some(Bound { of: BoundOf::Cpu, share: 0.95 }));
+    let mut by_user = reads_fault();
+    by_user.total.mode_switches.iter_mut().for_each(|m| m.count = 600_000);
+    assert_eq!(codes(&by_user), Vec::<String>::new(), "the program touches its memory itself");
+    let mut reused = reads_fault();
+    reused.state.as_mut().unwrap().faults = 20_000;
+    assert_eq!(codes(&reused), Vec::<String>::new(), "one page in forty");
 }
 
 pub(super) fn requests_fail() -> TraceRecord {

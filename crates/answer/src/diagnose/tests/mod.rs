@@ -50,6 +50,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("epoll_ctl_per_operation", account::epoll_ctl_per_operation),
     ("calls_fail", account::calls_fail),
     ("small_calls", account::small_calls),
+    ("reads_fault", account::reads_fault),
     ("blocked_in_submission", account::blocked_in_submission),
     ("lock_contended", account::lock_contended),
     ("synchronous_calls", account::synchronous_calls),
