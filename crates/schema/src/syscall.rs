@@ -37,7 +37,7 @@ const fn call(name: &'static str, work: Option<Work>, wait: Option<Wait>) -> Cal
 
 /// System calls that set up, submit, wait, read, write, sync and poll.
 #[rustfmt::skip]
-pub const ALL: [Call; 76] = [
+pub const ALL: [Call; 77] = [
     call("io_uring_setup", None, None),
     call("io_uring_enter", Some(Submits), Some(Enter)),
     call("io_uring_register", None, None),
@@ -102,6 +102,7 @@ pub const ALL: [Call; 76] = [
     call("statx", None, None),
     call("lseek", None, None),
     call("fadvise64", None, None),
+    call("fcntl", None, None),
     call("futex", None, Some(Futex)),
     call("futex_wait", None, None),
     call("futex_waitv", None, None),

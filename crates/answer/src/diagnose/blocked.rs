@@ -2,7 +2,7 @@
 //! for a CPU.
 
 use super::reasons::{is_apart, is_of_storage, is_wait, name};
-use super::{Check, Matter, RULE, Rule, synchronous};
+use super::{Check, Matter, RULE, Rule, synchronous, workers};
 use iotrail_base::words::{count, list, percent, plural, span};
 use iotrail_schema::account::{Bound, BoundOf, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
@@ -328,8 +328,14 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     );
     let largest_is_faults = found.first().is_some_and(|(name, _)| name.contains(' '));
     let syncs = found.iter().any(|(syscall, _)| is(syscall, Work::Syncs));
+    // Workers write the file's dirty pages back under its lock.
+    let writes_locked = |(name, sum): &&(String, Blocked)| {
+        name.contains("write") && sum.reasons.iter().any(|(reason, _)| *reason == Some(Reason::RwSemaphore))
+    };
+    let behind_writeback = found.first().filter(writes_locked).and_then(|_| workers::behind_writeback(t));
     let remedy = match (t.rings.is_empty(), synchronous::advice(t)) {
-        (true, Some(advice)) if syncs => format!("{advice}; sync once for several writes"),
+        (false, _) if behind_writeback.is_some() => behind_writeback.unwrap_or_default().into(),
+        (true, Some(advice)) if syncs => format!("{advice}; sync once for several writes{}", grows(&found)),
         (true, Some(advice)) => advice,
         _ if largest_is_faults => "read this data through the ring instead of a mapping, since the thread submits nothing while it waits for a page; \
                        or populate the mapping before its use (madvise(2) with MADV_POPULATE_READ or MADV_WILLNEED, in another thread)"
@@ -343,6 +349,19 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     let evidence = [("share", share), ("blocked_ns", blocked_ns as f64)];
     let f = SYNCHRONOUS_CALLS.finding(Severity::Warning, text, &evidence);
     Some(Finding { bound: Some(Bound { of: BoundOf::ThreadTime, share }), remedy, ..f })
+}
+
+/// fsync(2) waited for metadata, which fdatasync(2) writes only if the file's size or blocks changed.
+fn grows(found: &[(String, Blocked)]) -> &'static str {
+    let of_metadata = |reason: &Option<Reason>| {
+        matches!(reason, Some(Reason::MetadataIo | Reason::JournalCommit | Reason::JournalSpace))
+    };
+    match found.iter().any(|(name, sum)| name == "fsync" && sum.reasons.iter().any(|(reason, _)| of_metadata(reason))) {
+        true => {
+            ". A file that grows writes its metadata each time: write the file in full length first, overwrite it, and use fdatasync(2)"
+        }
+        false => "",
+    }
 }
 
 /// Minimum share of time in which a quota kept runnable threads off their CPUs.

@@ -2,7 +2,9 @@
 
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, list, percent, span, three_digits};
-use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadRow, ThreadState, WokenBy};
+use iotrail_schema::account::{
+    Bound, BoundOf, CallRecord, Mode, Reason, ThreadAccount, ThreadRow, ThreadState, WokenBy,
+};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
@@ -600,6 +602,11 @@ fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
              MSG_ERRQUEUE); or raise net.core.optmem_max",
         ),
         ("accept" | "accept4" | "recvmsg", "EMFILE" | "ENFILE") => refused(syscall, errno),
+        ("fcntl", "EAGAIN" | "EACCES") => (
+            "another process holds a lock on the file (F_SETLK)",
+            "hold the lock for a shorter time there (shorter transactions, no sleeps or network calls within them); or wait with F_SETLKW instead of sleeping \
+             and trying again",
+        ),
         (_, "EFBIG") => (
             "the file would exceed RLIMIT_FSIZE or the file system's maximum file size",
             "raise RLIMIT_FSIZE (`ulimit -f`)",
@@ -614,7 +621,8 @@ fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
 const LIMITED: f64 = 0.01;
 
 fn limited(t: &TraceRecord) -> Option<Finding> {
-    let failed = of_name(t, &MOVES).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
+    let calls = of_name(t, &MOVES).chain(of_name(t, &["fcntl"]));
+    let failed = calls.flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
     let of_limits = failed.filter_map(|(c, errno, n)| Some((c, errno, n, limit(&c.syscall, errno)?)));
     let meant = of_limits.filter(|(c, _, n, _)| *n >= super::ENOUGH_EVENTS && *n as f64 >= LIMITED * c.judged() as f64);
     let (c, errno, n, (why, remedy)) = meant.max_by_key(|(_, _, n, _)| *n)?;
@@ -625,7 +633,17 @@ fn limited(t: &TraceRecord) -> Option<Finding> {
         c.syscall.trim_end_matches("64")
     );
     let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.judged() as f64)]);
-    Some(Finding { remedy: remedy.into(), ..f })
+    Some(Finding { remedy: remedy.into(), bound: slept(t).filter(|_| c.syscall == "fcntl"), ..f })
+}
+
+/// The thread that sleeps most: at most this much is until it tries again.
+fn slept(t: &TraceRecord) -> Option<Bound> {
+    let is_sleep = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.reason == Some(Reason::Sleep);
+    let of = |thread: &ThreadAccount| {
+        let ns: u64 = thread.rows.iter().filter(is_sleep).map(|row| row.ns).sum();
+        ns as f64 / thread.wall_ns.max(1) as f64
+    };
+    t.own_threads().map(of).reduce(f64::max).map(|share| Bound { of: BoundOf::ThreadTime, share })
 }
 
 /// Minimum share of accepts without a connection; fewer are normal.

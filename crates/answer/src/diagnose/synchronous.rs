@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::calls::SPIN;
 use super::reasons::{Waits, name as reason_name, waits_for};
 use iotrail_base::words::{bytes, count, list, percent, span};
 use iotrail_schema::account::{CallRecord, Mode, Reason, ThreadRow, ThreadState};
@@ -132,6 +133,67 @@ fn instead(reason: &Reason) -> Option<&'static str> {
             "write from another thread, or enlarge the pipe (F_SETPIPE_SZ): the reader is slower than the writer"
         }
         Reason::FileLock => "release the lock sooner in the thread or process that holds it",
+        Reason::SocketSpace => {
+            "its peer reads more slowly than this thread sends. Send fewer and larger messages, or let another thread send; with MSG_DONTWAIT the call \
+             returns EAGAIN instead of waiting"
+        }
+        _ => return None,
+    })
+}
+
+/// Threads that wait in one call each, from which one thread should wait for all their descriptors.
+const MANY_THREADS: usize = 32;
+
+/// Threads that spend most of their blocked time in this call.
+fn waiting_threads(t: &TraceRecord, name: &str) -> usize {
+    let blocked = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == Some(name);
+    let is_in_it = |rows: &[ThreadRow]| {
+        let most = rows.iter().filter(|row| row.state == ThreadState::Blocked).max_by_key(|row| row.ns);
+        most.as_ref().is_some_and(blocked)
+    };
+    t.own_threads().filter(|thread| is_in_it(&thread.rows)).count()
+}
+
+/// The remedy for a wait for a peer, if a number shows the cause.
+fn for_peer(t: &TraceRecord, name: &str) -> Option<String> {
+    let threads = waiting_threads(t, name);
+    if threads >= MANY_THREADS && !SPIN.contains(&name) {
+        return Some(format!(
+            "{threads} threads wait in {}(2): set O_NONBLOCK and wait in epoll_wait(2), or submit the calls to a ring; then one thread waits for all descriptors",
+            plain(name)
+        ));
+    }
+    let ended = t.call(name).filter(|call| call.syscall == "poll" || call.syscall == "ppoll")?.ended?;
+    (ended.time_limit > 0 && ended.time_limit * 2 >= ended.completions + ended.time_limit).then(|| {
+        format!(
+            "{name}(2) waits for a peer, and {} of its {} waits ended by their time limit: check whether the peer answers (of getaddrinfo(3): the name servers \
+             in /etc/resolv.conf and their timeout and attempts options)",
+            count(ended.time_limit as f64),
+            count((ended.completions + ended.time_limit) as f64)
+        )
+    })
+}
+
+/// From this CPU time of one call on, its work depends on the size of the file or process.
+const LONG_NS: u64 = 1_000_000;
+
+/// The remedy for a call that runs long.
+fn long(t: &TraceRecord, name: &str, ran_ns: u64) -> Option<&'static str> {
+    if ran_ns / t.call(name).map_or(10, |call| call.count.max(1)) < LONG_NS {
+        return None;
+    }
+    Some(match name {
+        "clone" | "fork" => {
+            "fork(2) copies the page tables of the process, and the first write to each page afterwards copies the page: start programs with posix_spawn(3) or \
+             vfork(2), or fork from a process with less memory; huge pages need fewer tables"
+        }
+        "open" | "openat" | "openat2" => {
+            "overlayfs copies a file when it is opened for writing (keep such files on a volume), and O_TRUNC frees the file's blocks; otherwise open it in \
+             another thread"
+        }
+        "unlink" | "unlinkat" | "truncate" | "ftruncate" => {
+            "the kernel frees the file's blocks in the call: let another thread do it, or truncate the file in steps"
+        }
         _ => return None,
     })
 }
@@ -147,14 +209,19 @@ pub fn advice(t: &TraceRecord) -> Option<String> {
             rest.push(format!("{call} waits for {}: {instead}", reason_name(reason)));
             continue;
         }
+        if let Some(remedy) = long(t, name, of.ran_ns).filter(|_| of.mostly().is_none()) {
+            let each = t.call(name).map(|c| format!(" for {} each", span(of.ran_ns as f64 / c.count.max(1) as f64)));
+            rest.push(format!("{call} runs{}: {remedy}", each.unwrap_or_default()));
+            continue;
+        }
         match of.mostly() {
             Some(Waits::Storage) => {
                 let reason = of.reason().map(reason_name).unwrap_or_default();
                 gain.push(format!("{call}, which waits for {reason}"));
             }
-            Some(Waits::Peer) => {
-                rest.push(format!("{call} waits for a peer: a ring would save system calls, but not the wait"))
-            }
+            Some(Waits::Peer) => rest.push(for_peer(t, name).unwrap_or_else(|| {
+                format!("{call} waits for a peer: a ring would save system calls, but not the wait")
+            })),
             Some(Waits::Other) => rest.push(match of.reason() {
                 Some(Reason::Futex | Reason::Lock) => format!("{call} waits for another thread"),
                 Some(Reason::Sleep) => format!("the program sleeps on purpose in {call}"),
@@ -187,7 +254,7 @@ fn plain(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotrail_schema::account::{Account, CallRecord, Reason, ThreadAccount};
+    use iotrail_schema::account::{Account, CallRecord, Reason, ThreadAccount, WaitEnds};
     use iotrail_testing::trace;
 
     fn traced(rows: &[(ThreadState, Option<&str>, Option<Reason>, u64)]) -> TraceRecord {
@@ -234,6 +301,19 @@ mod tests {
              recvfrom(2) waits for a peer: a ring would save system calls, but not the wait; write(2) runs without waiting and would \
              take as long in a ring"
         );
+        let rows = |state, name, reason, ns| traced(&[(state, Some(name), reason, ns)]);
+        let said = |t: &TraceRecord| advice(t).unwrap();
+        let fork = rows(ThreadState::Running, "clone", None, 400_000_000);
+        assert!(said(&fork).contains("clone(2) runs: fork(2) copies the page tables"), "{}", said(&fork));
+        let mut reads = rows(ThreadState::Blocked, "read", Some(Reason::PipeEmpty), 400_000_000);
+        assert!(said(&reads).contains("read(2) waits for a peer"));
+        let threads = &mut reads.account.as_mut().unwrap().threads;
+        *threads = vec![threads[0].clone(); 400];
+        assert!(said(&reads).contains("400 threads wait in read(2): set O_NONBLOCK"), "{}", said(&reads));
+        let mut poll = rows(ThreadState::Blocked, "poll", Some(Reason::Poll), 400_000_000);
+        let ended = Some(WaitEnds { time_limit: 4, completions: 4, ..WaitEnds::default() });
+        poll.calls = Some(vec![CallRecord { syscall: "poll".into(), count: 8, ended, ..CallRecord::default() }]);
+        assert!(said(&poll).contains("4 of its 8 waits ended by their time limit"), "{}", said(&poll));
         let cached = traced(&[(ThreadState::Running, Some("pread64"), None, 900_000_000)]);
         assert!(advice(&cached).unwrap().starts_with("io_uring would not help much; pread(2) runs"));
     }

@@ -217,11 +217,13 @@ fn wait_for_durability(t: &TraceRecord) -> bool {
 const EXPLAINS: u64 = 10;
 
 fn of_reads(t: &TraceRecord) -> &'static str {
+    behind_writeback(t).unwrap_or(OF_READS)
+}
+
+/// The remedy if workers wait for dirty pages.
+pub(super) fn behind_writeback(t: &TraceRecord) -> Option<&'static str> {
     let blocked = workers_blocked_ns(t);
-    match worker_ns(t, |r| *r == Reason::Writeback) * EXPLAINS >= blocked.max(1) {
-        true => BEHIND_WRITEBACK,
-        false => OF_READS,
-    }
+    (worker_ns(t, |r| *r == Reason::Writeback) * EXPLAINS >= blocked.max(1)).then_some(BEHIND_WRITEBACK)
 }
 
 const BEHIND_WRITEBACK: &str = "open the file with O_DIRECT in the writer too, or read the file through the page cache. The workers wait for the \

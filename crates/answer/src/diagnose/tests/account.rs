@@ -262,6 +262,19 @@ fn reads_fault_only_in_their_calls() {
     assert_eq!(codes(&reused), Vec::<String>::new(), "one page in forty");
 }
 
+#[test]
+fn a_lock_of_another_process_is_named_by_its_errno() {
+    let mut t = with_rows(vec![blocked("clock_nanosleep", Reason::Sleep, 3_000_000_000)]);
+    t.calls = Some(vec![call("fcntl", 400, &[("EAGAIN", 90)])]);
+    let f = only(&t, "calls_fail");
+    assert!(
+        f.text.starts_with("90 of 400 fcntl(2) calls failed with EAGAIN: another process holds a lock"),
+        "{}",
+        f.text
+    );
+    assert!(f.bound.is_some_and(|bound| bound.share > 0.5), "{f:?}");
+}
+
 pub(super) fn requests_fail() -> TraceRecord {
     with_ring(|r| {
         let mut accept = opcode("accept", 200_000, 900);
