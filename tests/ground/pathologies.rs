@@ -2,6 +2,7 @@
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
@@ -76,6 +77,14 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &[],
         count: 3_000,
         run: chatty_poller,
+    },
+    Scenario {
+        name: "idle_poller",
+        about: "a polling loop on the interrupt's CPU that continues for 4 ms after each read, with nothing in flight",
+        finding: Some("idle_poller"),
+        allowed: &[],
+        count: 100,
+        run: idle_poller,
     },
     Scenario {
         name: "clean",
@@ -288,6 +297,25 @@ fn chatty_poller(run: &mut Run) -> Result<()> {
         unsafe { libc::getppid() };
     })?;
     run.fact("getppid_calls", calls);
+    Ok(())
+}
+
+fn idle_poller(run: &mut Run) -> Result<()> {
+    let mut target = run.direct()?;
+    run.pin_with_interrupt(&mut target)?;
+    let mut ring = Ring::open(1, &[Flag::CoopTaskrun])?;
+    run.start()?;
+    for _ in 0..run.count {
+        ring.push(target.read(), BLOCK as u32);
+        ring.submit()?;
+        while ring.reap() == 0 {}
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_millis(4) {
+            ensure!(ring.reap() == 0, "a completion without a request");
+        }
+    }
+    run.finish(ring);
+    run.report.mostly("device_irq", 0.6);
     Ok(())
 }
 

@@ -34,6 +34,14 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 200,
         run: invalid_opcode,
     },
+    Scenario {
+        name: "small_calls",
+        about: "no ring, read(2) of one byte of a cached file at a time",
+        finding: Some("small_calls"),
+        allowed: &[],
+        count: 400_000,
+        run: small_calls,
+    },
 ];
 
 /// A system call through the 32-bit table, with pointers below 4 GiB.
@@ -135,5 +143,18 @@ fn invalid_opcode(run: &mut Run) -> Result<()> {
     ring.refused(u64::from(run.count));
     run.finish(ring);
     run.report.all("inline");
+    Ok(())
+}
+
+fn small_calls(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let target = run.cached()?;
+    run.start()?;
+    for _ in 0..run.count {
+        let mut byte = 0u8;
+        // SAFETY: one byte, which is live.
+        let n = unsafe { libc::read(target.fd(), (&raw mut byte).cast(), 1) };
+        ensure!(n == 1, "read of one byte: {n}");
+    }
     Ok(())
 }
