@@ -188,7 +188,9 @@ struct hlist_head {
 	struct hlist_node *first;
 };
 
-struct llist_node;
+struct llist_node {
+	struct llist_node *next;
+};
 
 struct llist_head {
 	struct llist_node *first;
@@ -224,6 +226,20 @@ struct task_group {
 
 struct css_set {
 	void *subsys[1];
+};
+
+/* Since 7.3: empty if its tail is the stub. */
+struct mpscq {
+	struct llist_node *tail;
+	struct llist_node stub;
+};
+
+struct io_uring_task___since_7_3 {
+	struct mpscq task_list;
+};
+
+struct io_ring_ctx___since_7_3 {
+	struct mpscq work_list;
 };
 
 struct io_uring_task___state {
@@ -560,6 +576,29 @@ static __noinline int write_depth(struct walk *w, __u64 address)
 	return 0;
 }
 
+static __always_inline bool has_task_work(struct io_uring_task___state *uring)
+{
+	struct io_uring_task___since_7_3 *now = (void *)uring;
+
+	if (bpf_core_field_exists(uring->task_list.first))
+		return BPF_CORE_READ(uring, task_list.first);
+	return bpf_core_field_exists(now->task_list.tail) && BPF_CORE_READ(now, task_list.tail) != &now->task_list.stub;
+}
+
+static __always_inline bool has_local_work(struct io_ring_ctx___state *ring)
+{
+	struct io_ring_ctx___since_7_3 *now = (void *)ring;
+	bool has = false;
+
+	if (bpf_core_field_exists(ring->work_llist))
+		has = BPF_CORE_READ(ring, work_llist.first);
+	else if (bpf_core_field_exists(now->work_list.tail))
+		has = BPF_CORE_READ(now, work_list.tail) != &now->work_list.stub;
+	if (bpf_core_field_exists(ring->retry_llist))
+		has |= !!BPF_CORE_READ(ring, retry_llist.first);
+	return has;
+}
+
 static __noinline int write_ring(struct walk *w, __u64 address, __s32 fd)
 {
 	if (!w)
@@ -583,14 +622,12 @@ static __noinline int write_ring(struct walk *w, __u64 address, __s32 fd)
 		.cq_head = BPF_CORE_READ(rings, cq.head),
 		.sq_taken = BPF_CORE_READ(ctx, cached_sq_head),
 		.sq_tail = BPF_CORE_READ(rings, sq.tail),
-		.task_work = !!BPF_CORE_READ(state, work_llist.first),
+		.task_work = has_local_work(state),
 		.overflowed = BPF_CORE_READ(state, cq_overflow_list.next) != &state->cq_overflow_list,
 	};
 
 	if (!rings)
 		return 0;
-	if (bpf_core_field_exists(state->retry_llist))
-		out.task_work |= !!BPF_CORE_READ(state, retry_llist.first);
 	if (submitter)
 		out.submitter = BPF_CORE_READ(submitter, pid);
 	if (sq_thread) {
@@ -880,7 +917,7 @@ static __noinline int write_thread(struct bpf_iter__task *ctx, enum reading read
 	}
 	if (uring) {
 		out.last_ring = (__u64)BPF_CORE_READ(uring, last);
-		out.task_work = !!BPF_CORE_READ(uring, task_list.first);
+		out.task_work = has_task_work(uring);
 	}
 	if (bpf_core_field_exists(struct task_struct___state, sched_info) && out.state) {
 		__u64 now = BPF_CORE_READ(reader, sched_info.last_arrival);
