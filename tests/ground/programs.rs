@@ -149,6 +149,8 @@ fn invalid_opcode(run: &mut Run) -> Result<()> {
 fn small_calls(run: &mut Run) -> Result<()> {
     run.pin_if_asked()?;
     let target = run.cached()?;
+    // SAFETY: a live descriptor.
+    ensure!(unsafe { libc::lseek(target.fd(), 0, libc::SEEK_SET) } == 0, "lseek");
     run.start()?;
     for _ in 0..run.count {
         let mut byte = 0u8;
