@@ -254,8 +254,9 @@ fn lock_contended(t: &TraceRecord) -> Option<Finding> {
 
 pub const SYNCHRONOUS_CALLS: Rule = Rule {
     code: "synchronous_calls",
-    about: "threads were blocked on storage in calls that do not submit, or in fsync(2) and similar calls (each called at least three times), for at \
-            least 5 % of the time in which they did not wait for a CPU; or in page faults for at least 20 %",
+    about: "threads were blocked on storage in calls that do not submit, or in fsync(2) and similar calls (each called at least \
+        three times). This took at least 5 % of the time in which they did not wait for a CPU. Or page faults blocked them for at \
+        least 20 % of this time",
     matter: Matter::Time,
     checks: &[Check::Trace(synchronous)],
     ..RULE
@@ -411,8 +412,9 @@ const ENOUGH_WAITED_NS: f64 = 5e6;
 
 pub const SQPOLL_SHARES_CPU: Rule = Rule {
     code: "sqpoll_shares_cpu",
-    about: "a thread of the process or an io-wq worker spent at least 5 % of its time waiting for a CPU that the SQPOLL thread used, and this was at \
-            least half of its CPU waits; or the SQPOLL thread waited for these threads in the same way; or both may run on only one CPU",
+    about: "a thread of the process or an io-wq worker spent at least 5 % of its time, and at least half of its CPU waits, waiting \
+        for a CPU that the SQPOLL thread used. Or the SQPOLL thread waited for these threads in the same way. Or both may run on only \
+        one CPU",
     advice: "give the SQPOLL thread its own CPU with IORING_SETUP_SQ_AFF and sq_thread_cpu; or allow more CPUs (taskset, cpuset, cpu.max); or set a \
              shorter sq_thread_idle, so that the SQPOLL thread sleeps sooner; or use a ring without SQPOLL",
     matter: Matter::Time,

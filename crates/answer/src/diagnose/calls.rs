@@ -194,8 +194,8 @@ const MOST: f64 = 0.5;
 
 pub const EMPTY_ENTERS: Rule = Rule {
     code: "empty_enters",
-    about: "at least half (and at least 1,000) of the io_uring_enter(2) or io_getevents(2) calls submitted no request and returned no completion, \
-            and the program ran for at least 5 % of the time",
+    about: "at least half (and at least 1,000) of the io_uring_enter(2) or io_getevents(2) calls submitted nothing and returned no \
+        completion. The program also ran for at least 5 % of the time",
     advice: "wait for completions in the call: IORING_ENTER_GETEVENTS with min_complete 1 (io_uring_submit_and_wait); or poll the CQ ring, \
              and enter the kernel only to submit, or when IORING_SQ_TASKRUN or IORING_SQ_CQ_OVERFLOW is set",
     checks: &[Check::Trace(empty_enters)],
@@ -284,9 +284,10 @@ const NEARLY_ALL: f64 = 0.8;
 
 pub const EPOLL_SPINS: Rule = Rule {
     code: "epoll_spins",
-    about: "at least 10,000 epoll_wait(2) or poll(2) calls per second, which were at least 80 % of the I/O calls; or at least 1,000 per second, half \
-            of which returned a hang-up or an error of one descriptor; or at least 10,000 poll requests per second on a ring that completed inline, \
-            or as many timeouts that expired, which were at least 80 % of the ring's completions",
+    about: "the program made at least 10,000 epoll_wait(2) or poll(2) calls per second, which were at least 80 % of its I/O calls. \
+        Or it made at least 1,000 per second, and half of them returned a hang-up or an error of one descriptor. Or at least 10,000 \
+        poll requests per second completed inline on a ring, or as many timeouts expired, and these were at least 80 % of the ring's \
+        completions",
     checks: &[Check::Trace(epoll_spins), Check::Ring(ring_spins)],
     ..RULE
 };
@@ -400,9 +401,10 @@ const LITTLE_WAITING: f64 = 0.05;
 
 pub const WAITS_TIME_OUT: Rule = Rule {
     code: "waits_time_out",
-    about: "at least half (and at least 20) of the waits for completions in io_uring_enter(2) or io_getevents(2) timed out, and threads were blocked \
-            there for at least 5 % of their time (a warning if half of these waits had completions, but fewer than min_complete, or if at least \
-            1,000 per second timed out); or a signal ended at least half of the waits (at least 1,000, and 100 per second: a warning)",
+    about: "at least half (and at least 20) of the waits for completions in io_uring_enter(2) or io_getevents(2) timed out, and \
+        threads were blocked there for at least 5 % of their time. It is a warning if half of these waits had completions, but fewer \
+        than min_complete, or if at least 1,000 per second timed out. Also reported, as a warning, if signals ended at least half of \
+        the waits (at least 1,000 in total, and 100 per second)",
     matter: Matter::Time,
     checks: &[Check::Each(waits_time_out)],
     ..RULE
@@ -542,9 +544,9 @@ fn registers(t: &TraceRecord, c: &CallRecord) -> u64 {
 
 pub const CALLS_FAIL: Rule = Rule {
     code: "calls_fail",
-    about: "at least 90 % (and at least 1,000) of the calls of one kind that read, write, accept or connect failed with the same errno; or at least \
-            1 % (and at least 20) failed with the errno of a limit; or at least 10 % (and at least 100) of the accepts failed with EAGAIN in several \
-            threads, each after one wait for events",
+    about: "at least 90 % (and at least 1,000) of the calls of one kind that read, write, accept or connect failed with the same \
+        errno. Or at least 1 % (and at least 20) failed with the errno of a limit. Or at least 10 % (and at least 100) of the accepts \
+        failed with EAGAIN in several threads, each after one wait for events",
     checks: &[Check::Trace(|t| calls_fail(t).or_else(|| limited(t)).or_else(|| herd(t)))],
     ..RULE
 };

@@ -28,11 +28,12 @@ const RARE: f64 = 0.01;
 
 pub const WAITING_FOR_CPU: Rule = Rule {
     code: "waiting_for_cpu",
-    about: "at least 5 % (and at least 20) of a ring's traced completions (of all rings if no ring has 50) waited 100 µs or longer for a CPU that \
-            ran another thread, and these waits were at least a quarter of the delivery time. Fewer than 5 % suffice if the program's own threads had the CPU and the waits were at least a \
-            quarter of the latency. Or a thread that waits for completions spent at least \
-            a quarter of its time (and at least 100 ms) waiting for a CPU, and that CPU mostly ran other threads of the program, or the thread runs \
-            under SCHED_IDLE or with a positive nice value. The wake-up of an idle CPU does not count",
+    about: "at least 5 % (and at least 20) of a ring's traced completions waited 100 µs or longer for a CPU that ran another \
+            thread. These waits were at least a quarter of the delivery time. (If no ring has 50 traced completions, those of all \
+            rings count.) Fewer than 5 % suffice if the program's own threads had the CPU and the waits were at least a quarter of \
+            the latency. Or a thread that waits for completions spent at least a quarter of its time (and at least 100 ms) waiting \
+            for a CPU. In addition, that CPU mostly ran other threads of the program, or the thread runs under SCHED_IDLE or with \
+            a positive nice value. The wake-up of an idle CPU does not count",
     rests_on: RestsOn::Followed,
     matter: Matter::Time,
     advice: "keep a CPU free for the submitter (`taskset` or a cpuset for other threads), run at most one busy thread per CPU, or prioritise the \

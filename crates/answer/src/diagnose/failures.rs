@@ -189,9 +189,9 @@ fn refused_by_policy(t: &TraceRecord) -> Option<Finding> {
 
 pub const ERRORS: Rule = Rule {
     code: "errors",
-    about: "a request that moves data or makes it durable failed (a warning for at least one write, fsync or fallocate on a file or device, or for \
-            at least 1 % of 100 or more other requests). EAGAIN, ETIME and similar errors do not count, nor do errors that another finding reports; \
-            ECANCELED counts only for an fsync",
+    about: "a request that moves data or makes it durable failed. It is a warning for any write, fsync or fallocate on a file or \
+        device, and for at least 1 % of 100 or more other requests. EAGAIN, ETIME and similar errors do not count, nor do errors that \
+        another finding reports; ECANCELED counts only for an fsync",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     checks: &[Check::Trace(errors)],

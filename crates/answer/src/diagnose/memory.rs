@@ -10,8 +10,8 @@ use iotrail_schema::trace_record::TraceRecord;
 
 pub const OVERLAPPING_BUFFERS: Rule = Rule {
     code: "overlapping_buffers",
-    about: "two in-flight reads of the same process wrote to the same memory; only unsampled reads without link or drain flags count (a note: a \
-            program that discards its data may do so on purpose)",
+    about: "two in-flight reads of the same process wrote to the same memory. Only unsampled reads without link or drain flags \
+        count. It is a note, because a program that discards its data may do so on purpose",
     matter: Matter::Data,
     advice: "use a separate buffer for each in-flight read, or link the reads (IOSQE_IO_LINK) to order them",
     checks: &[Check::Trace(overlapping)],

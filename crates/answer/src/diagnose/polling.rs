@@ -154,8 +154,9 @@ const STRAY_PER_IO: f64 = 3.0;
 
 pub const CHATTY_POLLER: Rule = Rule {
     code: "chatty_poller",
-    about: "at least a quarter of the completions were posted at the exit of system calls that neither wait nor make requests ready; or a program \
-            that polls from user mode made at least three system calls per I/O besides those that submit (if calls were counted)",
+    about: "at least a quarter of the completions were posted on return from system calls that neither wait nor make requests \
+        ready. Or a program that polls from user mode made at least three system calls per I/O in addition to those that submit (if \
+        calls were counted)",
     rests_on: RestsOn::Completions,
     advice: "move these calls out of the loop (`strace -c` lists them), or make them once per batch of I/Os",
     checks: &[Check::Ring(chatty)],
@@ -233,8 +234,9 @@ const NOTHING: f64 = 0.1;
 
 pub const IDLE_POLLER: Rule = Rule {
     code: "idle_poller",
-    about: "at least half of a ring's completions (at least 20, and fewer than 1,000 per second) found the thread in user mode, at most 0.1 requests \
-            were in flight on average, and the thread ran in user mode for at least 30 % of the time in which it did not wait for a CPU (a note)",
+    about: "a note: at least half of a ring's completions (at least 20, and fewer than 1,000 per second) found the thread in user \
+        mode, and at most 0.1 requests were in flight on average. The thread ran in user mode for at least 30 % of the time in which \
+        it did not wait for a CPU",
     rests_on: RestsOn::Completions,
     matter: Matter::Time,
     advice: "wait in io_uring_enter(2) (min_complete 1) while no request is in flight, and for other work end the wait with an eventfd that a \

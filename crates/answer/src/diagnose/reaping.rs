@@ -17,10 +17,10 @@ const ONE_IS_ENOUGH_NS: u64 = 100_000_000;
 
 pub const LEFT_LYING: Rule = Rule {
     code: "left_lying",
-    about: "at least a tenth of a ring's completions (at least 20 sampled ones, or one for 100 ms) stayed in the completion queue for 10 ms or \
-            longer by the lower bound, while no thread waited for more completions in io_uring_enter and the ring's thread had a CPU or slept \
-            elsewhere (a warning for at least half of the completions, or if completions found the queue full). No kernel has a tick longer than 10 \
-            ms, so each completion was sampled there more than once",
+    about: "at least a tenth of a ring's completions (at least 20 sampled ones, or one for 100 ms) stayed in the CQ for 10 ms or \
+        longer, by the lower bound. During this time, no thread waited for more completions in io_uring_enter(2), and the ring's \
+        thread had a CPU or slept elsewhere. It is a warning for at least half of the completions, or if completions found the CQ \
+        full. No kernel has a tick longer than 10 ms, so each completion was sampled there more than once",
     rests_on: RestsOn::Followed,
     matter: Matter::Time,
     advice: "reap completions before long computations and between their parts, or in a dedicated thread; or wait in io_uring_enter with a timeout \

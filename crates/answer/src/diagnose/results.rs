@@ -160,9 +160,9 @@ fn sizes_unknown(t: &TraceRecord, traits: u32) -> Option<String> {
 
 pub const SHORT_READS: Rule = Rule {
     code: "short_reads",
-    about: "at least 5 % of the reads (of at least 100) returned fewer bytes than requested; or at least half of the reads or receives, and at least \
-            1,000 per second, returned 0 bytes (a warning). If at least 5 % of the reads moved data and have no `short`, `--fail-on` exits with \
-            status 4",
+    about: "at least 5 % of the reads (of at least 100) returned fewer bytes than requested. Or at least half of the reads or \
+        receives, and at least 1,000 per second, returned 0 bytes (a warning). If at least 5 % of the reads moved data and have no \
+        `short`, `--fail-on` exits with status 4",
     rests_on: RestsOn::Completions,
     advice: "ignore short reads at the end of a file, or from a pipe or a socket, which are normal; otherwise submit another read for the rest, or \
              request no more bytes than are available",
@@ -210,8 +210,8 @@ fn empty(t: &TraceRecord) -> Option<Finding> {
 
 pub const SHORT_WRITES: Rule = Rule {
     code: "short_writes",
-    about: "at least one write to a file or device, or at least 5 % of the other writes or of the sends (of at least 100), moved fewer bytes than \
-            requested; writes and sends are separate findings. As for reads, `--fail-on` exits with status 4",
+    about: "at least one write to a file or device, or at least 5 % of the other writes or of the sends (of at least 100), moved \
+        fewer bytes than requested. Writes and sends are separate findings. As for reads, `--fail-on` exits with status 4",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     advice: "check for a full device or a limit, which cut writes short, and submit the rest of a short write again: the kernel does not write the \

@@ -19,9 +19,10 @@ const SMALL: u64 = 4096;
 
 pub const SMALL_CALLS: Rule = Rule {
     code: "small_calls",
-    about: "a program without rings and aio contexts made at least 10,000 calls of one kind that took at most 20 µs of CPU time each and at least 25 \
-            % of its CPU time in total, and its busiest thread ran for at least 20 % of the time in which it did not wait for a CPU. Such calls move \
-            at most 4 KiB each (with fewer than one wait per four calls), open or examine a file, wake a thread, or yield",
+    about: "a program without rings or aio contexts made at least 10,000 calls of one kind. They took at most 20 µs of CPU time \
+        each, and at least 25 % of its CPU time in total. The busiest thread ran for at least 20 % of the time in which it did not \
+        wait for a CPU. Such calls move at most 4 KiB each (with fewer than one wait per four calls), open or examine a file, wake a \
+        thread, or yield",
     checks: &[Check::Trace(small_calls)],
     ..RULE
 };

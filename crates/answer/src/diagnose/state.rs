@@ -50,8 +50,8 @@ pub(super) const UNSUBMITTED: Rule = Rule {
 
 pub(super) const UNREAPED_ASLEEP: Rule = Rule {
     code: "unreaped_asleep",
-    about: "in at least a quarter (and at least 20) of a ring's samples, completions were in the CQ while the ring's threads slept in calls other \
-            than io_uring_enter(2), and `left_lying` does not apply",
+    about: "in at least a quarter (and at least 20) of a ring's samples, completions were in the CQ while the ring's threads slept \
+        outside io_uring_enter(2). Not reported with `left_lying`",
     advice: "wait for completions in io_uring_enter(2) (min_complete 1), or wake the thread with an eventfd that is registered with the ring \
              (IORING_REGISTER_EVENTFD) instead of a timer",
     matter: Matter::Time,
@@ -98,8 +98,8 @@ pub(super) const CGROUP_IO_MAX: Rule = Rule {
 
 pub(super) const MEMORY_LIMIT: Rule = Rule {
     code: "memory_limit",
-    about: "the program's cgroup or an ancestor reached its memory limit at least 100 times, and the kernel re-read evicted file pages: at least 16 \
-            MiB, and at least 5 % of the bytes that requests moved",
+    about: "the program's cgroup or an ancestor reached its memory limit at least 100 times. The kernel also re-read evicted file \
+        pages: at least 16 MiB, and at least 5 % of the bytes that requests moved",
     advice: "raise memory.max (cgroup v1: memory.limit_in_bytes) so that the re-read files fit into memory; or read the files with O_DIRECT, and \
              cache the required data in the program's own buffers",
     checks: &[Check::Trace(memory_limit)],
@@ -117,8 +117,8 @@ pub(super) const DISTANT_TIMEOUT: Rule = Rule {
 
 pub(super) const NO_PROGRESS: Rule = Rule {
     code: "no_progress",
-    about: "no completion was posted, and a program with a ring is still running; or at the end of the trace the program's threads had waited for \
-            completions for at least 1 s while no request was in flight",
+    about: "no completion was posted, and a program with a ring is still running. Or, at the end of the trace, threads had waited \
+        for completions for at least 1 s with no request in flight",
     advice: "ignore this if the program is idle; otherwise use IORING_OP_LINK_TIMEOUT or IORING_OP_ASYNC_CANCEL to end requests whose peer does not \
              answer",
     checks: &[Check::Trace(|t| starved(t).or_else(|| starved_aio(t)).or_else(|| no_progress(t)))],

@@ -268,9 +268,10 @@ const QUEUED: f64 = 0.1;
 
 pub const IOWQ_QUEUE: Rule = Rule {
     code: "iowq_queue",
-    about: "requests spent at least 10 % of all latency in the io-wq queue, at least half of the punted requests were file writes, and two or more \
-            were in flight; or the program limits the workers, and two or more requests per worker were in flight; or requests (none of them a file \
-            write) spent at least half of all latency in the queue, and at least four more requests than workers were in flight",
+    about: "requests spent at least 10 % of all latency in the io-wq queue, at least half of the punted requests were file writes, \
+        and two or more were in flight. Or the program limits the workers, and two or more requests per worker were in flight. Or \
+        requests (none of them a file write) spent at least half of all latency in the queue, and at least four more requests than \
+        workers were in flight",
     rests_on: RestsOn::Requests,
     advice: "write more bytes per request, spread the writes over several files, or use O_DIRECT on blocks that were written before: additional \
              in-flight writes to the same file only wait",
