@@ -56,7 +56,7 @@ impl Progress {
             each: estimate.stated / planned,
             estimate: started.slots.first().filter(|_| is_known).map(|slot| (here, slot.repeat)),
             told: Vec::new(),
-            budget: plan.search_s().and_then(|s| Duration::try_from_secs_f64(s).ok()),
+            budget: plan.time_limit(),
             search: None,
             to_correct: plan.searches().filter(|_| estimate.counted_ios == 0).map(|_| plan.testable().count()),
         }

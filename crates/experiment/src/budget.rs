@@ -70,7 +70,7 @@ impl Budget {
         }
         let (whole, all) = (span(self.whole.as_nanos() as f64), plural(candidates, "candidate"));
         let least = (trials * 2).as_secs() + 1;
-        let remedy = format!("use --budget {least}s or longer");
+        let remedy = format!("use a --budget above {least}s; the first run shows how much more it needs");
         Err(Error::input(format!("--budget {whole} is too short for the trials of {all}"), remedy))
     }
 
@@ -115,7 +115,10 @@ mod tests {
         let e = of(3).holds_trials(18).unwrap_err();
         assert_eq!(
             (e.exit_status(), e.to_string().as_str()),
-            (2, "--budget 3.00 s is too short for the trials of 18 candidates; use --budget 8s or longer")
+            (
+                2,
+                "--budget 3.00 s is too short for the trials of 18 candidates; use a --budget above 8s; the first run shows how much more it needs"
+            )
         );
         assert!(of(10).holds_trials(18).is_ok());
     }

@@ -410,6 +410,15 @@ impl Plan {
         self.searches().map(|search| part.unwrap_or(search.budget_s))
     }
 
+    /// Time limit of the run from now, of a search or of its confirmation.
+    pub fn time_limit(&self) -> Option<Duration> {
+        let left = self.budget.map(|budget| budget.left());
+        let stop = self.stop.as_ref().and_then(|stop| stop.budget_s);
+        let seconds = self.search_s().or(stop);
+        let limit = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+        limit.into_iter().chain(left).min()
+    }
+
     /// The objective; `None` if the run is not a search, for example a confirmation.
     pub fn searches(&self) -> Option<&SearchRecord> {
         self.search.as_ref().filter(|search| search.is_search())
