@@ -24,7 +24,7 @@ use iotrail_host::clock;
 use iotrail_path::sleep;
 use iotrail_schema::account::Reason;
 
-const _: () = assert!(size_of::<types::snapshot_thread>() == 272);
+const _: () = assert!(size_of::<types::snapshot_thread>() == 280);
 const _: () = assert!(size_of::<types::snapshot_ring>() == 72);
 const _: () = assert!(size_of::<types::snapshot_request>() == 64);
 const _: () = assert!(size_of::<types::snapshot_depth>() == 48);
@@ -89,6 +89,8 @@ pub struct Thread {
     pub is_same_sleep: bool,
     /// Context switches since its creation.
     pub switches: u64,
+    /// Voluntary context switches since its creation.
+    pub sleeps: u64,
     /// CPU time since its creation.
     pub ran_ns: u64,
     /// Time waiting for a CPU; 0 if not counted.
@@ -435,6 +437,7 @@ fn thread(t: types::snapshot_thread) -> Thread {
         },
         is_same_sleep: t.frames == SAME_SLEEP,
         switches: t.switches,
+        sleeps: t.sleeps,
         ran_ns: t.ran_ns,
         runnable_ns: t.runnable_ns,
         in_iowait: t.iowait != 0,

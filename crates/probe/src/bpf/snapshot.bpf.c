@@ -35,6 +35,7 @@ struct snapshot_thread {
 	__u64 arguments[5];
 	__u64 asleep_ns; /* since it was last switched in; 0: unknown */
 	__u64 switches;
+	__u64 sleeps; /* voluntary switches */
 	__u64 ran_ns;
 	__u64 runnable_ns; /* 0: not counted */
 	__u64 last_ring; /* the ring that it entered last */
@@ -906,6 +907,7 @@ static __noinline int write_thread(struct bpf_iter__task *ctx, enum reading read
 		.call = -1,
 		.kernels = !!(task->flags & (PF_KTHREAD | PF_IO_WORKER)),
 		.switches = task->nvcsw + BPF_CORE_READ(state, nivcsw),
+		.sleeps = task->nvcsw,
 	};
 
 	bpf_probe_read_kernel_str(out.comm, sizeof(out.comm), task->comm);

@@ -57,6 +57,10 @@ struct Seen {
     at_ns: u64,
     ran_ns: u64,
     runnable_ns: u64,
+    asleep: bool,
+    sleeps: u64,
+    /// Time that no counter explains yet; below 0: charged as blocked before a counter explained it.
+    rest_ns: i64,
     reason: Option<Reason>,
     is_in_iowait: bool,
     is_in_enter: bool,
@@ -147,6 +151,7 @@ impl Sums {
     /// Attributes a thread's time since its last sample.
     fn charge(&mut self, t: &Thread, seen: Option<&Seen>, at_ns: u64, sleeps: &Sleeps) -> Seen {
         let reason = sleeps.get(&t.tid).filter(|_| t.asleep).and_then(|s| s.reason.clone());
+        let mut rest_ns = 0;
         if let Some(seen) = seen {
             let ran = t.ran_ns.saturating_sub(seen.ran_ns);
             if t.is_kernels {
@@ -155,7 +160,12 @@ impl Sums {
                 let runnable = t.runnable_ns.saturating_sub(seen.runnable_ns);
                 self.running_ns += ran;
                 self.runnable_ns += runnable;
-                let blocked = (at_ns - seen.at_ns).saturating_sub(ran + runnable);
+                // The kernel adds a wait for the CPU to its counter when the wait ends, and running time at the tick. Until
+                // then the rest of a thread that did not sleep is not blocked time.
+                rest_ns = seen.rest_ns + (at_ns - seen.at_ns) as i64 - (ran + runnable) as i64;
+                let has_slept = t.asleep || seen.asleep || t.sleeps != seen.sleeps;
+                let blocked = if has_slept { rest_ns.max(0) as u64 } else { 0 };
+                rest_ns -= blocked as i64;
                 let of = reason.clone().or_else(|| seen.reason.clone());
                 let is_listed = self.blocked_ns.contains_key(&of) || self.blocked_ns.len() < REASONS;
                 *self.blocked_ns.entry(if is_listed { of } else { None }).or_default() += blocked;
@@ -168,7 +178,8 @@ impl Sums {
         }
         let (ran_ns, runnable_ns) = (t.ran_ns, t.runnable_ns);
         let is_in_enter = waits_in_enter(t, reason.as_ref());
-        Seen { at_ns, ran_ns, runnable_ns, reason, is_in_iowait: t.in_iowait, is_in_enter }
+        let (asleep, sleeps) = (t.asleep, t.sleeps);
+        Seen { at_ns, ran_ns, runnable_ns, asleep, sleeps, rest_ns, reason, is_in_iowait: t.in_iowait, is_in_enter }
     }
 }
 
@@ -195,7 +206,7 @@ mod tests {
         let sleeps = Sleeps::from([(8, Sleep { reason: Some(Reason::Writeback), is_sync: false, ..Sleep::default() })]);
         let mut accounts = Accounts::default();
         for i in 0..=10 {
-            let runs = Thread { runnable_ns: i * MS, ..thread(7, i * 2, false) };
+            let runs = Thread { runnable_ns: i * MS, sleeps: i, ..thread(7, i * 2, false) };
             let ring = Ring { address: 1, tgid: 7, posted: (i as u32).wrapping_sub(3), unreaped: 2, ..Ring::default() };
             let threads = vec![runs, thread(8, 0, true)];
             let sample = Snapshot { at_ns: i * 10 * MS, threads, rings: vec![ring], ..Snapshot::default() };
@@ -205,6 +216,22 @@ mod tests {
         assert_eq!((sums.running_ns, sums.runnable_ns), (20 * MS, 10 * MS));
         assert_eq!(sums.blocked_ns, BTreeMap::from([(None, 70 * MS), (Some(Reason::Writeback), 100 * MS)]));
         assert_eq!((sums.posted, sums.now.unreaped, sums.now.rings, sums.now.in_flight), (10, 2, 1, None));
+    }
+
+    #[test]
+    fn a_thread_that_never_sleeps_is_never_blocked() {
+        let known = BTreeMap::from([(7, StalledProcess { tgid: 7, comm: "db".into(), cgroup: None })]);
+        let mut accounts = Accounts::default();
+        // Runs for half of the time. Each third wait for the CPU is added to the counter when it has ended, after the sample.
+        for i in 0..=10u64 {
+            let waited = i * 5 - if i % 3 == 0 { 5.min(i * 5) } else { 0 };
+            // It sleeps once, for 1 ms of its running time, before the last sample.
+            let runs = Thread { runnable_ns: waited * MS, sleeps: i / 10, ..thread(7, i * 5 - i / 10, false) };
+            let sample = Snapshot { at_ns: i * 10 * MS, threads: vec![runs], ..Snapshot::default() };
+            accounts.take(&sample, &Sleeps::default(), &known);
+            let sums = &accounts.programs()[&("db".to_owned(), String::new())];
+            assert_eq!(sums.blocked_ns.values().sum::<u64>(), i / 10 * MS, "sample {i}");
+        }
     }
 
     #[test]
