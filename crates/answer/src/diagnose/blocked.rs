@@ -1,6 +1,7 @@
 //! Time that threads lost outside of waits for completions: blocked in submission or in synchronous calls, or waiting
 //! for a CPU.
 
+use super::cpu::waited_behind;
 use super::reasons::{is_apart, is_of_storage, is_wait, name};
 use super::{Check, Matter, RULE, Rule, synchronous, workers};
 use iotrail_base::words::{count, list, percent, plural, span};
@@ -421,12 +422,6 @@ pub const SQPOLL_SHARES_CPU: Rule = Rule {
     checks: &[Check::Ring(sqpoll_shares_cpu)],
     ..RULE
 };
-
-/// Time that a thread waited for a CPU that matching threads used.
-pub(super) fn waited_behind(thread: &ThreadAccount, is_meant: impl Fn(u32) -> bool) -> f64 {
-    let had = thread.cpu_had.iter().filter(|by| by.tid.is_some_and(&is_meant)).map(|by| by.share);
-    thread.ns_in(ThreadState::Runnable) as f64 * had.fold(0.0, |sum, share| sum + share)
-}
 
 /// Minimum share of the waits for a CPU. On a busy machine any two threads reach a smaller share.
 const MOST: f64 = 0.5;

@@ -176,3 +176,9 @@ pub(crate) fn had(by: &HadCpu) -> String {
         (None, _) => format!("unknown {share}"),
     }
 }
+
+/// Time that a thread waited for a CPU that matching threads used.
+pub(super) fn waited_behind(thread: &ThreadAccount, is_meant: impl Fn(u32) -> bool) -> f64 {
+    let had = thread.cpu_had.iter().filter(|by| by.tid.is_some_and(&is_meant)).map(|by| by.share);
+    thread.ns_in(ThreadState::Runnable) as f64 * had.fold(0.0, |sum, share| sum + share)
+}

@@ -1,6 +1,6 @@
 //! Requests punted to io-wq workers, the causes, and the number of workers.
 
-use super::blocked::waited_behind;
+use super::cpu::waited_behind;
 use super::errno;
 use super::reasons::is_of_storage;
 use super::{Check, RULE, RestsOn, Rule, of_stages};
