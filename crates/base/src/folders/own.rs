@@ -62,14 +62,22 @@ enum Why {
     Refused(PathBuf, io::Error),
 }
 
+const WRITABLE: &str = "other users may write to it and replace its files";
+
 impl Why {
     fn error(self, cannot: &str, dir: &Path, remedy: &str) -> Error {
         let at = |place: &Path| if place == dir { String::new() } else { format!(": {}", place.display()) };
         match self {
-            Why::Unsafe(place, what) => Error::machine(
-                format!("{cannot} {}{}: {what}", dir.display(), at(&place)),
-                format!("remove it if no program needs it, or {remedy}"),
-            ),
+            Why::Unsafe(place, what) => {
+                let first = match what == WRITABLE {
+                    true => format!("`chmod go-w {}`", place.display()),
+                    false => "remove it if no program needs it".to_owned(),
+                };
+                Error::machine(
+                    format!("{cannot} {}{}: {what}", dir.display(), at(&place)),
+                    format!("{first}, or {remedy}"),
+                )
+            }
             Why::Refused(place, e) => {
                 Error::machine(format!("{cannot} {}{}", dir.display(), at(&place)), remedy).because(e)
             }
@@ -171,7 +179,7 @@ fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
                 .or_else(|_| std::fs::set_permissions(&place, closed))
                 .map_err(refused)?;
         } else if is_open(&meta) {
-            return unsafe_("other users may write to it and replace its files".into());
+            return unsafe_(WRITABLE.into());
         }
         (at, folder) = (place, next);
     }
@@ -259,8 +267,9 @@ mod tests {
             let made = make(&open.join("ours"), "name another");
             assert_eq!(made.is_err(), refused, "{mode:o}");
             if let Err(e) = made {
-                let end = "open: other users may write to it and replace its files; remove it if no program needs it, or name another";
-                assert!(e.to_string().ends_with(end), "{e}");
+                let open = open.canonicalize().unwrap();
+                let end = format!("open: {WRITABLE}; `chmod go-w {}`, or name another", open.display());
+                assert!(e.to_string().ends_with(&end), "{e}");
             }
         }
     }
