@@ -331,7 +331,7 @@ fn each(plan: &Plan) -> Duration {
 
 fn used_up(budget: Budget) -> Error {
     let what = format!("--budget {} ended before the trials of the program", span(budget.whole.as_nanos() as f64));
-    Error::input(what, "use a longer --budget, or a shorter run of the program")
+    Error::input(what, "use a longer --budget, or make the program's run shorter")
 }
 
 fn subject(args: &AdviseArgs) -> Result<Subject> {
@@ -421,9 +421,9 @@ fn placements(below: Option<&Path>) -> Result<Vec<Placement>> {
 
 /// `[load]` for a replay.
 fn replayed(recording: &Path, maps: &[String]) -> Result<Table> {
-    let path = recording.to_str().ok_or_else(|| {
-        Error::input(format!("{} is not UTF-8", recording.display()), "give the recording another name")
-    })?;
+    let path = recording
+        .to_str()
+        .ok_or_else(|| Error::input(format!("{} is not UTF-8", recording.display()), "rename the recording"))?;
     let mut load: Table = [("replay".to_owned(), Value::from(path))].into_iter().collect();
     if !maps.is_empty() {
         load.insert("map".into(), Value::from(maps.to_vec()));
@@ -436,7 +436,7 @@ fn program(args: &AdviseArgs) -> Result<Table> {
     let own = &args.own;
     if let Some(other) = args.given.iter().find(|g| g.name != "cpus") {
         return Err(Error::input(
-            format!("--{} describes a load, and a program brings its own", other.name),
+            format!("--{} describes a load, but a program is its own load", other.name),
             "omit one of them",
         ));
     }

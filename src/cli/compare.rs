@@ -181,7 +181,7 @@ fn not_evaluated(asked: FailOn, first: &Comparison, open: usize, all: usize) -> 
     let cannot = cannot(asked, first, open, all);
     let remedy = match first.pairs {
         _ if !first.paired && first.p.is_none() && first.ratio.is_some() => {
-            "give at least three runs per side (a1.json,a2.json,a3.json or 12,13,14), or make both arms of one `iotrail run`"
+            "specify at least three runs per side (a1.json,a2.json,a3.json or 12,13,14), or measure both arms in one `iotrail run`"
         }
         _ if first.verdict == Verdict::Inconclusive => {
             return format!("{cannot}: inconclusive; {}", verdicts::what_would_show(first));
@@ -223,7 +223,7 @@ pub(super) fn of_sides(a: &str, b: &str, stored: &mut Stored, names: &[String], 
 }
 
 pub(super) fn unknown_metric(why: String) -> Error {
-    Error::input(why, "name one of these with --metric")
+    Error::input(why, "specify one of these with --metric")
 }
 
 fn one(metric: Metric, a: &Input, b: &Input, pair: &Pair<'_>) -> Comparison {

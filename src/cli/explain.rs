@@ -63,8 +63,8 @@ pub fn run(args: &ExplainArgs) -> Result<u8> {
     let header = reader.header().clone();
     if header.is_for_replay() {
         return Err(Error::input(
-            format!("{name} is a recording for replay: it has no stages of requests to explain"),
-            "record without --for-replay",
+            format!("{name} is a recording for replay: it has no request stages to explain"),
+            "record again without --for-replay",
         ));
     }
     let wanted = Selection {

@@ -119,14 +119,14 @@ impl ExportArgs {
 pub fn run(args: &ExportArgs) -> Result<u8> {
     if let Some((option, _)) = args.folders().find(|(_, path)| *path == Path::new(STDOUT)) {
         return Err(Error::input(
-            format!("{option} writes many files, and cannot write to standard output"),
-            "name a directory",
+            format!("{option} writes several files, so it cannot write to standard output"),
+            "specify a directory",
         ));
     }
     let to_stdout: Vec<&str> = args.streams().filter(|(_, path)| *path == Path::new(STDOUT)).map(|(o, _)| o).collect();
     if let [first, second, ..] = to_stdout[..] {
         let what = format!("{first} and {second} would be mixed on standard output");
-        return Err(Error::input(what, "name a file for one of them"));
+        return Err(Error::input(what, "specify a file for one of them"));
     }
     if let Some(text) = args.source.to_str()
         && let Some(trace) = stored_trace::named(text, args.store.as_deref())?

@@ -95,7 +95,7 @@ pub fn show(store: &Store, record: FleetRecord, how: Options<'_>) -> Result<u8> 
 pub fn stored(store: &Store, fleet: i64) -> Result<FleetRecord> {
     store.fleet(fleet)?.ok_or_else(|| {
         Error::input(
-            format!("there is no fleet {} in {}", fleet_record::id(fleet), store.path().display()),
+            format!("no fleet {} in {}", fleet_record::id(fleet), store.path().display()),
             "`iotrail list` lists the stored fleets",
         )
     })
@@ -143,21 +143,21 @@ fn gathered(args: &FleetArgs, store: &mut Store) -> Result<FleetRecord> {
         let host = record.first().map(|m| m.host.hostname.clone());
         let Some(node) = called.map(str::to_owned).or(host) else {
             return Err(Error::input(
-                format!("run {run} has no measurement, so that the name of its host is unknown"),
-                format!("leave it out, or name its machine: NAME={text}"),
+                format!("run {run} has no measurement, so its host name is unknown"),
+                format!("omit it, or name its machine: NAME={text}"),
             ));
         };
         if let Some(other) = nodes.iter().find(|n| n.node == node) {
             return Err(Error::input(
-                format!("two runs are of {node}: {} and {run}", other.run.unwrap_or(0)),
-                format!("leave one out, or give each machine its own name: NAME={text}"),
+                format!("runs {} and {run} are both of {node}", other.run.unwrap_or(0)),
+                format!("omit one of them, or give each machine its own name: NAME={text}"),
             ));
         }
         let outline = first.get_or_insert_with(|| RunRecord { cells: Vec::new(), ..record.clone() });
         if outline.experiment != record.experiment {
             return Err(Error::input(
-                format!("run {} is of {}, and run {run} of {}", outline.run, outline.experiment, record.experiment),
-                "name runs of one experiment (`iotrail list`)",
+                format!("run {} is of {}, but run {run} is of {}", outline.run, outline.experiment, record.experiment),
+                "specify runs of the same experiment (see `iotrail list`)",
             ));
         }
         started = started.min(record.started_unix_s);
@@ -167,8 +167,8 @@ fn gathered(args: &FleetArgs, store: &mut Store) -> Result<FleetRecord> {
     let experiment = first.map(|r| r.experiment).unwrap_or_default();
     if nodes.len() < 2 {
         return Err(Error::input(
-            format!("a fleet has at least two machines, and this is {}", plural(nodes.len(), "machine")),
-            "name a run of each machine, or their stores",
+            format!("a fleet needs at least two machines, but only {} is specified", plural(nodes.len(), "machine")),
+            "specify a run of each machine, or their stores",
         ));
     }
     let mut record = FleetRecord {
@@ -206,7 +206,7 @@ fn found<'t>(text: &'t str, store: &mut Store) -> Result<(Option<&'t str>, i64)>
     }
     let (path, number) = match run.rsplit_once(':') {
         Some((path, number)) if !is_there(run) => {
-            let wrong = |_| Error::input(format!("'{number}' is not the number of a run"), "write PATH:12");
+            let wrong = |_| Error::input(format!("'{number}' is not a run number"), "write PATH:12");
             (Path::new(path), Some(number.parse().map_err(wrong)?))
         }
         _ => (Path::new(run), None),
@@ -214,14 +214,12 @@ fn found<'t>(text: &'t str, store: &mut Store) -> Result<(Option<&'t str>, i64)>
     let other = Store::open(path)?.ok_or_else(|| {
         Error::input(
             format!("{} is neither a run nor a store", path.display()),
-            "give a stored run's number (`iotrail list`), or the path of another machine's store",
+            "specify a stored run's number (`iotrail list`), or the path of another machine's store",
         )
     })?;
     let theirs = match number {
         Some(number) => number,
-        None => {
-            other.last()?.ok_or_else(|| Error::input(format!("{} contains no run", path.display()), "leave it out"))?
-        }
+        None => other.last()?.ok_or_else(|| Error::input(format!("{} contains no run", path.display()), "omit it"))?,
     };
     drop(other);
     let here = store.take_in_run(path, theirs)?.ok_or_else(|| unknown_run(theirs, path))?;

@@ -40,13 +40,13 @@ impl Stored {
     pub fn number(&mut self, text: &str) -> Result<Option<i64>> {
         if fleet_record::number(text).is_some() {
             return Err(Error::input(
-                format!("{text} is a fleet, and a run is expected"),
+                format!("{text} is a fleet, but a run is expected"),
                 format!("`iotrail report {text}` answers for all of its machines; `--full` lists their runs"),
             ));
         }
         if stored_trace::number(text).is_some() {
             return Err(Error::input(
-                format!("{text} is a trace, and a run is expected"),
+                format!("{text} is a trace, but a run is expected"),
                 format!("`iotrail report {text}` prints it; `iotrail compare` compares two traces"),
             ));
         }
@@ -57,7 +57,7 @@ impl Stored {
         store.last()?.map(Some).ok_or_else(|| {
             Error::input(
                 format!("nothing is stored in {}", store.path().display()),
-                "run one: `iotrail run coop --quick`",
+                "run an experiment: `iotrail run coop --quick`",
             )
         })
     }
@@ -140,7 +140,7 @@ impl Document {
                 }
                 false => "is not JSON".to_owned(),
             };
-            Error::input(format!("{shown} {what}"), "make it again with `bench --json` or `run --json`").because(e)
+            Error::input(format!("{shown} {what}"), "create it again with `bench --json` or `run --json`").because(e)
         })?;
         let foreign = |e: serde_json::Error| {
             Error::input(format!("{shown} does not match its schema"), "use the version of iotrail that wrote it")
@@ -151,14 +151,14 @@ impl Document {
         }
         if let Some((field, number)) = negative_figure(&value) {
             return Err(Error::input(
-                format!("{shown}: {field} is {number}, and measurements have no negative values"),
-                "make the file again with `bench --json` or `run --json`, or leave it out",
+                format!("{shown}: {field} is {number}, but measurements have no negative values"),
+                "create the file again with `bench --json` or `run --json`, or omit it",
             ));
         }
         if let Some(found) = contradiction(&value) {
             return Err(Error::input(
                 format!("{shown}: {found}"),
-                "make the file again with `bench --json` or `run --json`, or leave it out",
+                "create the file again with `bench --json` or `run --json`, or omit it",
             ));
         }
         let is_measurement = |v: &Value| v.get("schema").and_then(Value::as_str) == Some(measurement::SCHEMA);
@@ -174,7 +174,7 @@ impl Document {
                     other.unwrap_or("no iotrail schema")
                 ),
                 format!(
-                    "give what `bench --json` ({}) or `run --json` ({}) printed",
+                    "specify what `bench --json` ({}) or `run --json` ({}) printed",
                     measurement::SCHEMA,
                     run_record::SCHEMA
                 ),
@@ -184,7 +184,7 @@ impl Document {
 }
 
 pub fn unreadable(path: &Path, e: std::io::Error) -> Error {
-    let remedy = "give a stored run's number (`iotrail list`) or a JSON file";
+    let remedy = "specify a stored run's number (`iotrail list`) or a JSON file";
     Error::input(format!("cannot read {}", path.display()), remedy).because(e)
 }
 
@@ -267,7 +267,7 @@ pub fn open(path: Option<&Path>, lacking: &str) -> Result<Store> {
     Store::open(&path)?.ok_or_else(|| {
         Error::input(
             format!("{lacking}: store {} does not exist", path.display()),
-            "name the store with --store, or give JSON files",
+            "specify the store with --store, or specify JSON files",
         )
     })
 }

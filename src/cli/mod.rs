@@ -210,7 +210,7 @@ fn dispatch(command: &Command) -> Result<u8> {
 /// Parses a process ID.
 fn process(text: &str) -> std::result::Result<u32, String> {
     match text.parse() {
-        Ok(0) | Err(_) => Err(format!("'{text}' is not a process ID (`pgrep NAME` prints those of a program)")),
+        Ok(0) | Err(_) => Err(format!("'{text}' is not a process ID (`pgrep NAME` prints the IDs of a program)")),
         Ok(number) => Ok(number),
     }
 }

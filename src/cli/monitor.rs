@@ -138,8 +138,8 @@ pub fn run(args: &MonitorArgs) -> Result<u8> {
     let known = monitor::metrics();
     if let Some(when) = args.when.iter().find(|when| !known.contains(&when.metric())) {
         return Err(Error::input(
-            format!("there is no metric {}", when.metric()),
-            format!("those of --when are {}", known.join(", ")),
+            format!("unknown metric {}", when.metric()),
+            format!("--when accepts {}", known.join(", ")),
         ));
     }
     let numbers = Rc::new(Numbers::of_this_process()?);
@@ -177,8 +177,8 @@ fn subject_of(args: &MonitorArgs, numbers: &Numbers) -> Result<Subject> {
     if let Some(group) = &args.cgroup {
         let absent = || {
             Error::input(
-                format!("there is no cgroup {group}"),
-                "write its path as in /proc/PID/cgroup: /system.slice/x.service",
+                format!("cgroup {group} does not exist"),
+                "use its path as in /proc/PID/cgroup: /system.slice/x.service",
             )
         };
         return if monitor::exists(group) { Ok(Subject::Cgroup(group.clone())) } else { Err(absent()) };

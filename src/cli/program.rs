@@ -59,7 +59,7 @@ impl ProgramOptions {
             word.to_str().map(Value::from).ok_or_else(|| {
                 Error::input(
                     format!("{} is not UTF-8", word.to_string_lossy()),
-                    "start it by a script with a plain name",
+                    "start it from a script with a UTF-8 name",
                 )
             })
         });

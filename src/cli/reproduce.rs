@@ -79,7 +79,7 @@ pub fn run(args: &ReproduceArgs) -> Result<u8> {
     let (run, store) = match args.stored {
         true => {
             let none = || {
-                let what = format!("there is no store {}", path.display());
+                let what = format!("store {} does not exist", path.display());
                 Error::input(what, format!("measure: iotrail reproduce {name}"))
             };
             let store = Store::open(&path)?.ok_or_else(none)?;
@@ -122,7 +122,7 @@ fn asked_parts<'s>(args: &ReproduceArgs, study: &'s Study) -> Result<Vec<&'s Par
     let named = |part: &String| {
         study.part.iter().find(|p| p.name == *part).ok_or_else(|| {
             let names: Vec<&str> = study.part.iter().map(|p| p.name.as_str()).collect();
-            Error::input(format!("{} has no part '{part}'", study.name), format!("name some of {}", names.join(", ")))
+            Error::input(format!("{} has no part '{part}'", study.name), format!("choose among {}", names.join(", ")))
         })
     };
     if args.only.is_empty() {

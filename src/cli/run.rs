@@ -188,12 +188,12 @@ fn on_nodes<'a>(
     seed: u32,
 ) -> Result<Work<'a>> {
     if args.quick && experiment.quick.is_none() {
-        return Err(Error::input(format!("experiment '{}' has no quick form", experiment.name), "drop --quick"));
+        return Err(Error::input(format!("experiment '{}' has no quick form", experiment.name), "omit --quick"));
     }
     if text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("fio")) {
         return Err(Error::input(
-            format!("{origin} names a fio job file, which the nodes do not have"),
-            "write its options under [load], and drop 'fio'",
+            format!("{origin} refers to a fio job file, which the nodes do not have"),
+            "write its options under [load], and remove 'fio'",
         ));
     }
     let mut options = vec![format!("--seed={seed}")];
@@ -226,7 +226,7 @@ fn gate(judged: &[Judged]) -> u8 {
     let (why, remedy) = match open {
         Some(open) => (open.text.clone(), "measure more blocks (--repeats), or the missing cells"),
         None if judged.is_empty() => {
-            ("the experiment has no expectation".into(), "add [[expectation]] to its file, or drop the option")
+            ("the experiment has no expectation".into(), "add [[expectation]] to its file, or omit the option")
         }
         None => return 0,
     };

@@ -81,7 +81,7 @@ fn store_of(trace: i64, path: Option<&Path>) -> Result<Store> {
 fn loaded(store: &mut Store, trace: i64) -> Result<TraceRecord> {
     let found = store.trace(trace)?.ok_or_else(|| unknown(store, trace))?;
     found.record.ok_or_else(|| match found.summary.state {
-        TraceState::Running => Error::input(format!("trace {} is running", id(trace)), "wait until it has ended"),
+        TraceState::Running => Error::input(format!("trace {} is still running", id(trace)), "wait until it ends"),
         _ => Error::input(
             format!("trace {} has no record: iotrail was killed before its first checkpoint", id(trace)),
             "trace again",

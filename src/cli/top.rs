@@ -55,7 +55,7 @@ pub struct TopArgs {
 
 fn interval(text: &str) -> std::result::Result<Duration, String> {
     let span = seconds(text)?;
-    if span < Duration::from_millis(100) { Err("an interval is at least 100ms".into()) } else { Ok(span) }
+    if span < Duration::from_millis(100) { Err("an interval must be at least 100ms".into()) } else { Ok(span) }
 }
 
 pub fn run(args: &TopArgs) -> Result<u8> {

@@ -386,10 +386,11 @@ fn save_budget(args: &TraceArgs, path: &Path, existing: Existing) -> Result<u8> 
         drop(busy);
         let status = commands_own(&traced.record.subject);
         if traced.ended_by_us || status != 0 {
-            let why = if traced.ended_by_us { "was ended".to_owned() } else { format!("exited with status {status}") };
+            let why =
+                if traced.ended_by_us { "was stopped".to_owned() } else { format!("exited with status {status}") };
             return Err(Error::machine(
                 format!("cannot save a budget: run {run} {why}"),
-                "let CMD end by itself, with status 0",
+                "let CMD exit by itself with status 0",
             ));
         }
         records.push(traced.record);

@@ -86,7 +86,7 @@ impl FailOn {
 }
 
 fn parameter(text: &str) -> std::result::Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write a parameter and its value: depth=16")?;
+    let (name, value) = text.split_once('=').ok_or("use PARAMETER=VALUE, for example depth=16")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
@@ -127,8 +127,8 @@ fn history(args: &TrackArgs, store: &Store) -> Result<History> {
     if !names.contains(&args.experiment.as_str()) {
         let what = format!("no run of {} is stored in {}", args.experiment, store.path().display());
         let remedy = match names.is_empty() {
-            true => format!("make some: iotrail run {}", args.experiment),
-            false => format!("stored are runs of {}", names.join(", ")),
+            true => format!("measure some: iotrail run {}", args.experiment),
+            false => format!("the stored runs are of {}", names.join(", ")),
         };
         return Err(Error::input(what, remedy));
     }

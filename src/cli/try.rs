@@ -189,7 +189,7 @@ fn gated(fail_on: &[FailOn], record: &RunRecord) -> u8 {
     }
     let cell = record.cells.iter().find(|c| c.arm() == arm);
     let why = cell.and_then(|c| c.untestable.as_deref()).unwrap_or("it was not measured");
-    terminal::say(&format!("iotrail: cannot gate on {arm}: {why}; correct it, or leave this arm out"));
+    terminal::say(&format!("iotrail: cannot gate on {arm}: {why}; correct it, or omit this arm"));
     NOT_EVALUATED
 }
 
@@ -310,7 +310,7 @@ fn arms(args: &TryArgs) -> Result<Vec<Table>> {
     }
     let name = |t: &Table| t["name"].as_str().unwrap_or_default().to_owned();
     if let Some(reserved) = all.iter().map(name).find(|n| n == CONTROL) {
-        return Err(Error::input(format!("no arm can be called {reserved}"), "choose another name"));
+        return Err(Error::input(format!("the arm name {reserved} is reserved"), "choose another name"));
     }
     Ok(all)
 }

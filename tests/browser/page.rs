@@ -195,7 +195,7 @@ impl Page {
     /// axe-core finds no violations in these themes. It treats a chart as a single image with an alternative text.
     pub fn is_accessible(&mut self, test: &str, themes: &[&str]) {
         let Ok(axe) = std::fs::read_to_string(axe()) else {
-            return skip(test, "axe-core is not there: `make test` fetches it, with npm");
+            return skip(test, "axe-core does not exist: `make test` fetches it, with npm");
         };
         self.browser.evaluate(&format!("{{ {axe}\n }}; 0"));
         for theme in themes {

@@ -81,7 +81,8 @@ fn stopped(cluster: &mut Cluster) {
     let job =
         kept(cluster).iter().find_map(|name| name.strip_prefix("s.db-slurm-").map(str::to_owned)).expect("it is kept");
     let other = attached(cluster, &job);
-    let said = format!("iotrail: another iotrail watches job {job} (process {}), and collects it; ", child.id());
+    let said =
+        format!("iotrail: another iotrail process (process {}) is watching job {job}, and collects it; ", child.id());
     assert!(other.status == 3 && other.stderr.starts_with(&said), "{}", other.stderr);
     kill(child.id(), libc::SIGINT);
     let ended = end(child);
@@ -118,7 +119,7 @@ fn submitting(cluster: &mut Cluster) {
     kill(child.id(), libc::SIGINT);
     let ended = end(child);
     assert_eq!((ended.status, ended.stderr.lines().count()), (3, 1), "{}", ended.stderr);
-    let said = "iotrail: stopped while it submitted; what was submitted is cancelled";
+    let said = "iotrail: interrupted during submission; the submitted jobs were cancelled";
     assert_eq!((ended.stderr.trim(), kept(cluster)), (said, vec![]));
     cluster.wait_for("an empty queue", |c| c.queue().is_empty().then_some(()));
     // A job cancelled before its first measurement leaves its directory behind.
@@ -171,7 +172,7 @@ fn back(cluster: &mut Cluster) {
     assert_eq!(ended.status, 0, "{}", ended.stderr);
     let fleet = fleet(&ended);
     ["n1", "n2", "n3", "n4"].into_iter().for_each(|name| whole(cluster, &fleet, name));
-    assert!(ended.stderr.contains("n3: is back, and goes on"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("n3: is back, and continues"), "{}", ended.stderr);
 }
 
 fn controller(cluster: &mut Cluster) {
@@ -235,7 +236,7 @@ fn drained(cluster: &mut Cluster) {
     let first = fleet(&ended);
     whole(cluster, &first, "n1");
     assert_eq!((&node(&first, "n2")["state"], &node(&first, "n2")["run"]), (&Value::from("waiting"), &Value::Null));
-    assert!(ended.stderr.contains("may still be there: Slurm has it drained: disk"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("may still be there: Slurm reports it as drained: disk"), "{}", ended.stderr);
     assert_eq!(n2("RESUME").status, 0);
     let ended = attached(cluster, &job);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
@@ -255,7 +256,7 @@ fn given_up(cluster: &mut Cluster) {
     let fleet = fleet(&ended);
     whole(cluster, &fleet, "n1");
     partial(cluster, &fleet, "n2");
-    assert_eq!(node(&fleet, "n2")["said"], "given up after 3 s: Slurm has it drained: disk", "{fleet}");
+    assert_eq!(node(&fleet, "n2")["said"], "given up after 3 s: Slurm reports it as drained: disk", "{fleet}");
     assert!(fleet["finished_unix_s"].is_u64() && kept(cluster) == ["s.db"], "{fleet}");
     // Its files are not fetched.
     cluster.tidy();
@@ -285,7 +286,7 @@ fn ended_by_others(cluster: &mut Cluster) {
     let fleet = fleet(&ended);
     ["n1", "n2"].into_iter().for_each(|name| partial(cluster, &fleet, name));
     assert_eq!(node(&fleet, "n1")["said"], "it was cancelled", "{fleet}");
-    assert!(!ended.stderr.contains("cannot be carried"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("cannot be fetched"), "{}", ended.stderr);
 }
 
 /// Results that a node cannot write to the shared directory are fetched from the node.
@@ -316,7 +317,7 @@ fn full(cluster: &mut Cluster) {
     let ended = end(child);
     assert_ne!(ended.status, 0, "{}", ended.stderr);
     for said in
-        ["n1: its results cannot be carried now: No space left", "n1: its results stay on the node until they can"]
+        ["n1: its results cannot be fetched now: No space left", "n1: its results stay on the node until they can"]
     {
         assert!(ended.stderr.contains(said), "{}", ended.stderr);
     }

@@ -69,8 +69,8 @@ fn once(cluster: &Cluster) {
 
 fn wrong(cluster: &Cluster) {
     for (line, status, said) in [
-        ("--nodes n[1-3]", 2, "a server and a sender have two nodes, and this is 3 nodes"),
-        ("--nodes n2", 2, "a server and a sender have two nodes, and this is 1 node"),
+        ("--nodes n[1-3]", 2, "a server and a sender need two nodes, but this is 3 nodes"),
+        ("--nodes n2", 2, "a server and a sender need two nodes, but this is 1 node"),
         ("--nodes n1,n9", 2, "Slurm has no node n9"),
         ("--nodes n1,n2 --between unix", 2, "--between is of one machine"),
         ("--nodes n1,n2 --engine kqueue", 2, "invalid value 'kqueue' for '--engine <ENGINE>'"),
@@ -96,7 +96,7 @@ fn back(cluster: &mut Cluster) {
     cluster.start_node("n3");
     let ended: Ended = end(child);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
-    assert!(ended.stderr.contains("n3,n1: is back, and goes on"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("n3,n1: is back, and continues"), "{}", ended.stderr);
     assert_eq!(measured(&of(cluster, "f1")), 6);
 }
 

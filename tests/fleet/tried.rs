@@ -74,5 +74,5 @@ fn cannot(cluster: &Cluster) {
     let mut on_node = cluster.tool("slurm-node measure", &paths);
     assert_eq!(run(on_node.args(["--within", "/not/here", "--", "run", "coop"])).status, 3);
     let text = std::fs::read_to_string(shared.join("task-1.ended")).expect("it says how it ended");
-    assert!(text.contains("it has no folder /not/here, where the program is to run: start it from"), "{text}");
+    assert!(text.contains("it has no directory /not/here, where the program is to run: start iotrail from"), "{text}");
 }

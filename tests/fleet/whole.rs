@@ -118,7 +118,7 @@ fn chosen(cluster: &mut Cluster) {
     whole(cluster, &ended, &["n3", "n4"]);
     let ended = run(&mut cluster.tool("run e.toml --slurm --count 3 --constraint large --store other.db", &[]));
     assert_eq!((ended.status, ended.stderr.lines().count()), (3, 1), "{}", ended.stderr);
-    let said = "iotrail: Slurm cannot give 3 nodes with the features large: ";
+    let said = "iotrail: Slurm cannot allocate 3 nodes with the features large: ";
     assert!(ended.stderr.starts_with(said) && !cluster.path("other.db").exists(), "{}", ended.stderr);
 }
 
@@ -166,17 +166,17 @@ fn wrong(cluster: &mut Cluster) {
     for (line, status, said) in [
         ("--nodes n[1-9]", 2, "Slurm has no node n5"),
         ("--nodes n1,n1", 2, "--nodes has n1 twice"),
-        ("", 2, "--slurm does not say where"),
+        ("", 2, "--slurm does not specify any nodes"),
         ("--nodes n1 --sbatch --partition=none", 3, "cannot submit to Slurm: "),
         (
             "--nodes n1 --sbatch --nodelist=n3",
             2,
-            "--sbatch cannot have --nodelist: each job is bound to its own node; name",
+            "--sbatch cannot contain --nodelist: each job is bound to its own node; specify",
         ),
-        ("--nodes n1 --sbatch -Q", 2, "--sbatch cannot have --quiet: iotrail reads what sbatch prints; leave it out"),
+        ("--nodes n1 --sbatch -Q", 2, "--sbatch cannot contain --quiet: iotrail reads what sbatch prints; omit it"),
         ("--nodes rack-[a,b]", 2, "cannot read --nodes 'rack-[a,b]': "),
-        ("--nodes n1 --shared /nowhere", 2, "--shared /nowhere is no folder"),
-        ("--nodes n1 --ship --detach", 2, "nobody would bring iotrail to a node whose job starts later"),
+        ("--nodes n1 --shared /nowhere", 2, "--shared /nowhere is not a directory"),
+        ("--nodes n1 --ship --detach", 2, "no process would copy iotrail to a node whose job starts later"),
     ] {
         let ended = run(&mut cluster.tool(&format!("run e.toml --slurm --store s.db {line}"), &[]));
         assert_eq!((ended.status, ended.stderr.lines().count()), (status, 1), "{line}: {}", ended.stderr);
@@ -185,5 +185,5 @@ fn wrong(cluster: &mut Cluster) {
     }
     let ended = run(&mut cluster.tool("run --attach 4711 --store s.db", &[]));
     assert_eq!(ended.status, 2);
-    assert!(ended.stderr.contains("no job 4711 of --slurm waits to be collected"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no --slurm job 4711 is waiting to be collected"), "{}", ended.stderr);
 }

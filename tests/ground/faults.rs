@@ -9,7 +9,7 @@ use crate::run::{Run, Scenario};
 
 pub const SCENARIOS: &[Scenario] = &[Scenario {
     name: "bad_buffers",
-    about: "of 8 cached reads: one into a page that is not mapped any more, one with a registered buffer that is not there",
+    about: "of 8 cached reads: one into a page that is not mapped any more, one with a registered buffer that does not exist",
     finding: Some("bad_buffers"),
     allowed: &[],
     count: 2_400,

@@ -53,15 +53,15 @@ fn wrong_use() -> End {
     let place = Place::new();
     experiment(&place, "count = 8");
     for (options, expected) in [
-        ("e.toml --kernels 6.1,6.12,6.1", "--kernels has 6.1 twice"),
-        ("e.toml --kernels 6.1 --nvme queue=1", "there is no 'queue'"),
+        ("e.toml --kernels 6.1,6.12,6.1", "--kernels lists 6.1 twice"),
+        ("e.toml --kernels 6.1 --nvme queue=1", "unknown property 'queue'"),
         ("e.toml --kernels 6.1 --rounds 0", "invalid value '0' for '--rounds <N>'"),
         ("e.toml --kernels 6.1 --plan", "'--kernels <LIST>' cannot be used with '--plan'"),
         ("e.toml --rounds 3", "--kernels <LIST>"),
         ("e.toml --repeats 0", "invalid value '0' for '--repeats <N>'"),
         ("e.toml --slurm --nodes n1 --count 2", "'--nodes <LIST>' cannot be used with '--count <N>'"),
         ("e.toml --slurm --nodes n1 --plan", "'--slurm' cannot be used with '--plan'"),
-        ("e.toml --slurm --nodes n1 --sbatch 'x", "has a quote that nothing closes"),
+        ("e.toml --slurm --nodes n1 --sbatch 'x", "has an unclosed quote"),
         ("e.toml --ship", "--slurm"),
         ("e.toml --attach 3", "'[EXPERIMENT]' cannot be used with '--attach <JOB>'"),
         ("no-such --slurm --nodes n1", "unknown experiment 'no-such'"),
@@ -70,7 +70,7 @@ fn wrong_use() -> End {
         refused(&place, "run", options, expected);
     }
     for (options, expected) in [
-        ("--slurm -- true", "--slurm does not say where"),
+        ("--slurm -- true", "--slurm does not specify any nodes"),
         ("--slurm --nodes n1", "<CMD>"),
         ("--slurm --nodes n1 --plan -- true", "'--slurm' cannot be used with '--plan'"),
         ("--slurm --nodes n1 --save x -- true", "'--slurm' cannot be used with '--save <FILE>'"),
@@ -78,14 +78,14 @@ fn wrong_use() -> End {
         ("--detach -- true", "--slurm"),
         ("--attach 3 -- true", "'--attach <JOB>' cannot be used with '[CMD]...'"),
         ("--attach 3 --ring none", "'--attach <JOB>' cannot be used with '--ring <LIST>'"),
-        ("--attach 3", "no job 3 of --slurm waits to be collected into s.db"),
+        ("--attach 3", "no --slurm job 3 is waiting to be collected into s.db"),
     ] {
         refused(&place, "try", options, expected);
     }
     for (options, expected) in [
         ("--slurm --nodes n1,n2 --constraint x", "cannot be used with"),
         ("--slurm --nodes n1,n2 --plan", "'--slurm' cannot be used with '--plan'"),
-        ("--slurm --nodes n1,n2 --between unix", "--between is for one machine"),
+        ("--slurm --nodes n1,n2 --between unix", "--between applies to one machine"),
         ("--slurm --nodes n1,n2 --window 1,1", "--window lists 1 twice"),
         ("--between hosts", "add --slurm, or run `iotrail net serve` there and `iotrail net load` here"),
         ("--server-address n1", "--slurm"),
@@ -135,7 +135,7 @@ fn no_kernel() -> End {
     for kernel in ["iotrail: 1.2 (1 of 2): ", "iotrail: 1.3 (1 of 2): "] {
         assert_eq!(ended.stderr.matches(kernel).count(), 1, "{}", ended.stderr);
     }
-    assert!(ended.stderr.contains("no kernel has a measurement"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no kernel produced a measurement"), "{}", ended.stderr);
     assert!(!place.join("s.db").exists());
     End::Passed
 }

@@ -175,7 +175,7 @@ fn refused() -> End {
     let place = Place::new();
     for (args, status, what) in [
         (&["advise"][..], 2, "no program or load is specified"),
-        (&["advise", "--depth", "4", "--", "true"], 2, "--depth describes a load, and a program brings its own"),
+        (&["advise", "--depth", "4", "--", "true"], 2, "--depth describes a load, but a program is its own load"),
         (&["advise", "--rw", "nop", "--objective", "speed"], 2, "unknown metric 'speed'"),
         (&["advise", "--rw", "nop", "--objective", "cpus"], 2, "--objective cpus is a share of the machine"),
         (&["advise", "--rw", "nop", "--objective", "iops,cpus"], 2, "--objective cpus is a share of the machine"),
@@ -187,7 +187,7 @@ fn refused() -> End {
         (&["advise", "--constraint", "p99<2ms", "--", "true"], 2, "p99 is unknown in a program's timed runs"),
         (&["advise", "--objective", "iops", "--", "true"], 2, "iops is unknown in a program's timed runs"),
         (&["advise", "--rw", "nop", "--resume"], 2, "no unfinished run of "),
-        (&["advise", "--rw", "nop", "--save", "/"], 2, "/ is a folder"),
+        (&["advise", "--rw", "nop", "--save", "/"], 2, "/ is a directory"),
     ] {
         let ended = run(&mut place.tool(args));
         assert_eq!(ended.status, status, "{args:?}: {}", ended.stderr);

@@ -43,7 +43,7 @@ fn candidates() -> End {
     );
     // Every candidate has the specified options; a conflicting candidate is left out with the server's own reason.
     let of = plan(&["--ring", "sqpoll", "--sq-idle", "5", "--napi", "20us", "--between", "unix"]);
-    let rule = |ring: &str| format!("{ring}: --sq-idle without SQPOLL's thread; add --ring sqpoll");
+    let rule = |ring: &str| format!("{ring}: --sq-idle needs an SQPOLL thread; add --ring sqpoll");
     let told = out(&of);
     assert!(rings[..3].iter().all(|ring| told.contains(&rule(ring))), "{told:?}");
     assert!(told.contains(&"zero-copy: a UNIX socket has no zero-copy sends".to_owned()), "{told:?}");

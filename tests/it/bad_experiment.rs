@@ -27,7 +27,7 @@ fn refused() -> End {
             format!("[load]\ndepth = 1\n[matrix]\ndepth = [1, 4]\n{ARMS}"),
             "x.toml:9:1: 'depth' is fixed under [load] and varied under [matrix]",
         ),
-        ("[[arm]]\nname = \"a\"\n".into(), "x.toml:6:1: a single [[arm]] has nothing to be compared with: add another"),
+        ("[[arm]]\nname = \"a\"\n".into(), "x.toml:6:1: a single [[arm]] cannot be compared: add another"),
         (
             "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\n".into(),
             "x.toml:8:1: [[arm]] \"b\" does not differ from \"a\": all options are the same",
@@ -58,7 +58,7 @@ fn refused() -> End {
             format!(
                 "{HEAD}[load]\nrw = \"nop\"\n[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\nring = \"defer_taskrun\"\n"
             ),
-            "x.toml:10:1: the combination 'arm b' is impossible: ring flag defer_taskrun is refused by the kernel without single_issuer; add single_issuer",
+            "x.toml:10:1: the combination 'arm b' is impossible: the kernel rejects ring flag defer_taskrun without single_issuer; add single_issuer",
         ),
         (
             format!("{HEAD}[load]\nrw = \"nop\"\n[matrix]\nbatch = [1, 32]\n{ARMS}"),

@@ -21,37 +21,34 @@ const REFUSED: &[(&str, &str)] = &[
         "--file no/where --size 1m",
         "cannot create no/where: No such file or directory (os error 2); check that its directory exists",
     ),
-    ("--file f/x", "cannot look at f/x: Not a directory (os error 20); check that its directory exists"),
-    ("--file .", ". is a directory; name a file in it, with --size to have it made"),
-    ("--file pipe", "pipe is neither a file nor a block device; name one with --file"),
-    ("--file /dev/null", "/dev/null is neither a file nor a block device; name one with --file"),
-    (
-        "--file dangling --size 1m",
-        "dangling is a symbolic link to something that does not exist; name the file itself, or remove the link",
-    ),
-    ("--file loop", "cannot look at loop: Too many levels of symbolic links (os error 40); *"),
+    ("--file f/x", "cannot access f/x: Not a directory (os error 20); check that its directory exists"),
+    ("--file .", ". is a directory; specify a file in it, with --size to create it"),
+    ("--file pipe", "pipe is neither a file nor a block device; specify one with --file"),
+    ("--file /dev/null", "/dev/null is neither a file nor a block device; specify one with --file"),
+    ("--file dangling --size 1m", "dangling is a dangling symlink; specify the file itself, or remove the symlink"),
+    ("--file loop", "cannot access loop: Too many levels of symbolic links (os error 40); *"),
     ("--file new --size 1000", "--size 1000 is less than one block of 4096; use a larger --size or a smaller --bs"),
     (
         "--file f --size 8k",
-        "f has 4096 bytes, not the 8192 of --size; use a smaller --size, or remove the file so that it is created",
+        "f has 4096 bytes, but --size is 8192; use a smaller --size, or remove the file so that it is created with this size",
     ),
     (
         "--file f --bs 8k",
-        "f has 4096 bytes to use, less than one block of 8192; use a smaller --bs, or a larger file or --size",
+        "f has 4096 usable bytes, less than one block of 8192; use a smaller --bs, or a larger file or --size",
     ),
     (
         "--file f --rw read --jobs 2",
-        "f has 1 blocks, and this load needs 2: each job works on its own share; use a larger file, a smaller --bs, or fewer --jobs or a smaller --depth",
+        "f has 1 blocks, but this load needs 2: each job uses its own share; use a larger file, a smaller --bs, or fewer --jobs or a smaller --depth",
     ),
     (
         "--file f --rw randwrite",
-        "--rw randwrite would overwrite f, which exists; add --allow-write to destroy its contents, or name a file that does not exist, with --size",
+        "--rw randwrite would overwrite f, which exists; add --allow-write to overwrite its contents, or specify a file that does not exist, with --size",
     ),
     ("--file f --rw write", "--rw write would overwrite f, which exists; add --allow-write to *"),
     ("--file f --rw randrw", "--rw randrw would overwrite f, which exists; add --allow-write to *"),
     (
         "",
-        "--engine io_uring with --rw randread needs a target; name one with --file; a missing file is made with --size",
+        "--engine io_uring with --rw randread needs a target; specify one with --file; with --size, a missing file is created",
     ),
     // Sizes and counts.
     (
@@ -64,56 +61,53 @@ const REFUSED: &[(&str, &str)] = &[
     ("--file f --depth 32769", "--depth 32769 is out of range; use 1 to 32768"),
     (
         "--file f --batch 0",
-        "--batch 0 with --depth 16: a submission cannot hold more I/Os than are in flight; use a --batch from 1 to 16",
+        "--batch 0 with --depth 16: a submission cannot contain more I/Os than are in flight; use a --batch from 1 to 16",
     ),
     (
         "--file f --depth 4 --batch 5",
-        "--batch 5 with --depth 4: a submission cannot hold more I/Os than are in flight; use a --batch from 1 to 4",
+        "--batch 5 with --depth 4: a submission cannot contain more I/Os than are in flight; use a --batch from 1 to 4",
     ),
     ("--file f --jobs 0", "--jobs 0 is out of range; use 1 to 4096"),
     ("--file f --jobs 4097", "--jobs 4097 is out of range; use 1 to 4096"),
-    ("--file f --rate 0", "--rate 0 is no rate; use I/Os per second, above 0 and up to a billion"),
-    ("--file f --rate nan", "--rate NaN is no rate; use I/Os per second, above 0 and up to a billion"),
-    ("--file f --rate inf", "--rate inf is no rate; use I/Os per second, above 0 and up to a billion"),
+    ("--file f --rate 0", "invalid --rate 0; use I/Os per second, above 0 and at most one billion"),
+    ("--file f --rate nan", "invalid --rate NaN; use I/Os per second, above 0 and at most one billion"),
+    ("--file f --rate inf", "invalid --rate inf; use I/Os per second, above 0 and at most one billion"),
     ("--file f --count 0", "--count 0 measures nothing; use 1 or more"),
     ("--file f --runtime 0", "--runtime 0 measures nothing; use a longer time"),
-    ("--file f --think 1000000001", "--think 1000000001 is out of range; use at most 1000000000, a second"),
+    ("--file f --think 1000000001", "--think 1000000001 is out of range; use at most 1000000000 (one second)"),
     (
         "--rw nop --bs 1g --depth 32768 --jobs 4096",
-        "the I/O buffers need 137438953472 MiB of memory, and * MiB are available; use a smaller --depth, --bs or --jobs",
+        "the I/O buffers need 137438953472 MiB of memory, but only * MiB is available; use a smaller --depth, --bs or --jobs",
     ),
     // Ring flags.
     (
         "--file f --ring sqpol",
-        "'sqpol' is no ring flag; use some of coop_taskrun, taskrun_flag, defer_taskrun, single_issuer, sqpoll, iopoll, hybrid_iopoll, submit_all, no_sqarray, cqsize=N",
+        "unknown ring flag 'sqpol'; choose among coop_taskrun, taskrun_flag, defer_taskrun, single_issuer, sqpoll, iopoll, hybrid_iopoll, submit_all, no_sqarray, cqsize=N",
     ),
-    ("--file f --ring coop_taskrun,coop_taskrun", "ring flag coop_taskrun is specified twice; name it once"),
-    ("--file f --ring coop_taskrun=1", "ring flag coop_taskrun takes no value; leave it away"),
+    ("--file f --ring coop_taskrun,coop_taskrun", "ring flag coop_taskrun is specified twice; specify it once"),
+    ("--file f --ring coop_taskrun=1", "ring flag coop_taskrun takes no value; omit it"),
     (
         "--file f --ring defer_taskrun",
-        "ring flag defer_taskrun is refused by the kernel without single_issuer; add single_issuer",
+        "the kernel rejects ring flag defer_taskrun without single_issuer; add single_issuer",
     ),
     (
         "--file f --ring sqpoll,coop_taskrun",
-        "ring flag sqpoll is refused by the kernel together with coop_taskrun: its own thread runs the task work; leave coop_taskrun away",
+        "the kernel rejects ring flag sqpoll with coop_taskrun: the SQPOLL thread runs the task work; omit coop_taskrun",
     ),
     (
         "--file f --ring sqpoll,single_issuer,defer_taskrun",
-        "ring flag sqpoll is refused by the kernel together with defer_taskrun: its own thread runs the task work; leave defer_taskrun away",
+        "the kernel rejects ring flag sqpoll with defer_taskrun: the SQPOLL thread runs the task work; omit defer_taskrun",
     ),
     (
         "--file f --ring sqpoll,taskrun_flag",
-        "ring flag sqpoll is refused by the kernel together with taskrun_flag: its own thread runs the task work; leave taskrun_flag away",
+        "the kernel rejects ring flag sqpoll with taskrun_flag: the SQPOLL thread runs the task work; omit taskrun_flag",
     ),
     (
         "--file f --ring taskrun_flag",
-        "ring flag taskrun_flag is refused by the kernel without coop_taskrun or defer_taskrun; add coop_taskrun",
+        "the kernel rejects ring flag taskrun_flag without coop_taskrun or defer_taskrun; add coop_taskrun",
     ),
-    ("--file f --ring hybrid_iopoll", "ring flag hybrid_iopoll is refused by the kernel without iopoll; add iopoll"),
-    (
-        "--file f --ring iopoll --buffered",
-        "ring flag iopoll is refused by the kernel for I/O through the page cache; leave --buffered away",
-    ),
+    ("--file f --ring hybrid_iopoll", "the kernel rejects ring flag hybrid_iopoll without iopoll; add iopoll"),
+    ("--file f --ring iopoll --buffered", "the kernel rejects ring flag iopoll for buffered I/O; omit --buffered"),
     (
         "--file f --min-wait 1us",
         "--min-wait has no effect with --batch 1: each wait is for one completion; use a larger --batch",
@@ -121,105 +115,99 @@ const REFUSED: &[(&str, &str)] = &[
     ("--file f --batch 4 --min-wait 2s", "--min-wait 2000000 µs is out of range; use 1us to 1s"),
     (
         "--file f --batch 4 --min-wait 1us --wait peek",
-        "--min-wait has no effect with --wait peek: no wait in the kernel may end with fewer completions; leave one of them away",
+        "--min-wait has no effect with --wait peek: no wait in the kernel may end with fewer completions; omit one of them",
     ),
-    ("--file f --ring cqsize", "ring flag cqsize needs a value; write cqsize=4096"),
-    ("--file f --ring cqsize=", "cqsize= is not a number of entries; write cqsize=4096"),
-    ("--file f --ring cqsize=x", "cqsize=x is not a number of entries; write cqsize=4096"),
-    ("--file f --ring cqsize=0", "cqsize=0 is not a number of entries; write cqsize=4096"),
+    ("--file f --ring cqsize", "ring flag cqsize needs a value; use cqsize=N, for example cqsize=4096"),
+    ("--file f --ring cqsize=", "cqsize= is not a number of entries; use cqsize=N, for example cqsize=4096"),
+    ("--file f --ring cqsize=x", "cqsize=x is not a number of entries; use cqsize=N, for example cqsize=4096"),
+    ("--file f --ring cqsize=0", "cqsize=0 is not a number of entries; use cqsize=N, for example cqsize=4096"),
     (
         "--file f --ring cqsize=8",
-        "cqsize=8 is refused by the kernel: the completion queue must not be smaller than the submission queue (16 entries); use cqsize=16 or more, or a smaller --depth",
+        "the kernel rejects cqsize=8: the completion queue must not be smaller than the submission queue (16 entries); use cqsize=16 or more, or a smaller --depth",
     ),
-    ("--file f --ring cqsize=65537", "cqsize=65537 is refused by the kernel: at most 65536; use cqsize=65536 or less"),
-    ("--file f --sq-cpu 0", "--sq-cpu is for the SQPOLL thread; add sqpoll to --ring"),
-    ("--file f --sq-idle 5", "--sq-idle is for the SQPOLL thread; add sqpoll to --ring"),
+    ("--file f --ring cqsize=65537", "the kernel rejects cqsize=65537: the maximum is 65536; use cqsize=65536 or less"),
+    ("--file f --sq-cpu 0", "--sq-cpu needs an SQPOLL thread; add sqpoll to --ring"),
+    ("--file f --sq-idle 5", "--sq-idle needs an SQPOLL thread; add sqpoll to --ring"),
     // Ring options with other engines.
     (
         "--file f --engine libaio --ring coop_taskrun",
-        "--ring is io_uring's; --engine libaio has no ring; leave it away, or use --engine io_uring",
+        "--ring needs io_uring; --engine libaio has no ring; omit it, or use --engine io_uring",
     ),
     (
         "--file f --engine sync --register files",
-        "--register is io_uring's; --engine sync has no ring; leave it away, or use --engine io_uring",
+        "--register needs io_uring; --engine sync has no ring; omit it, or use --engine io_uring",
     ),
     (
         "--file f --engine posix_aio --force-async",
-        "--force-async is io_uring's; --engine posix_aio has no ring; leave it away, or use --engine io_uring",
+        "--force-async needs io_uring; --engine posix_aio has no ring; omit it, or use --engine io_uring",
     ),
     (
         "--file f --engine libaio --rw nop",
-        "--rw nop is io_uring's no-op; --engine libaio has none; use --engine io_uring, or --engine null",
+        "--rw nop is an io_uring no-op, which --engine libaio does not have; use --engine io_uring, or --engine null",
     ),
     // Targets without files: nothing is created, and only NVMe drives are accepted.
     (
         "--file f --engine io_uring_cmd",
-        "--engine io_uring_cmd takes an NVMe namespace's generic device, and f is none; name one with --file: `ls /dev/ng*` lists them",
+        "--engine io_uring_cmd requires an NVMe generic device, but f is not one; specify one with --file: `ls /dev/ng*` lists them",
     ),
     (
         "--file new --size 1m --engine io_uring_cmd",
-        "new does not exist; name a namespace's generic device: `ls /dev/ng*` lists them",
+        "new does not exist; specify an NVMe generic device: `ls /dev/ng*` lists them",
     ),
     (
         "--engine io_uring_cmd",
-        "--engine io_uring_cmd with --rw randread needs a target; name a namespace's generic device: --file /dev/ng0n1",
+        "--engine io_uring_cmd with --rw randread needs a target; specify an NVMe generic device: --file /dev/ng0n1",
     ),
-    (
-        "--file f --engine io_uring_cmd --buffered",
-        "--buffered: --engine io_uring_cmd goes past the page cache; leave it away",
-    ),
+    ("--file f --engine io_uring_cmd --buffered", "--buffered: --engine io_uring_cmd bypasses the page cache; omit it"),
     (
         "--file f --engine io_uring_cmd --rw nop",
-        "--rw nop is io_uring's no-op; --engine io_uring_cmd has none; use --engine io_uring, or --engine null",
+        "--rw nop is an io_uring no-op, which --engine io_uring_cmd does not have; use --engine io_uring, or --engine null",
     ),
     (
         "--file f --engine nvme_user",
-        "--engine nvme_user takes a drive's PCI address, and f is none; write --file 0000:00:04.0, with /N for namespace N: `lspci -D -d ::0108` lists the drives",
+        "--engine nvme_user requires a drive's PCI address, but f is not one; use --file 0000:00:04.0, with /N for namespace N; `lspci -D -d ::0108` lists the drives",
     ),
     (
         "--file ffff:ff:1f.7 --engine nvme_user",
-        "there is no PCI function ffff:ff:1f.7; name a drive by its address: `lspci -D -d ::0108` lists them",
+        "PCI function ffff:ff:1f.7 does not exist; specify a drive by its address: `lspci -D -d ::0108` lists them",
     ),
     (
         "--file f --engine nvme_user --ring coop_taskrun",
-        "--ring is io_uring's; --engine nvme_user has no ring; leave it away, or use --engine io_uring",
+        "--ring needs io_uring; --engine nvme_user has no ring; omit it, or use --engine io_uring",
     ),
-    ("--file f --register file", "'file' cannot be registered; use some of files, buffers, ring"),
-    ("--rw nop --register files", "--register files: a no-op has no file; leave files away"),
+    ("--file f --register file", "cannot register 'file'; use files, buffers or ring"),
+    ("--rw nop --register files", "--register files: no-ops use no file; omit files"),
     (
         "--rw nop --register buffers --depth 16385",
-        "--register buffers: the kernel takes at most 16384, one per I/O in flight, not 16385; use a smaller --depth",
+        "--register buffers: the kernel allows at most 16384, one per I/O in flight, not 16385; use a smaller --depth",
     ),
     // Threads and CPUs.
-    ("--file f --cpus 9999", "--cpus: CPU 9999 does not exist; use some of 0*"),
-    ("--file f --cpus 1-0", "'1-0' is not a list of CPUs; write 0,2-3, or irq or non-irq"),
-    ("--file f --cpus all", "'all' is not a list of CPUs; write 0,2-3, or irq or non-irq"),
-    ("--file f --ring sqpoll --sq-cpu 9999", "--sq-cpu: CPU 9999 does not exist; use some of 0*"),
-    ("--file f --reaper thread:9999", "--reaper thread: CPU 9999 does not exist; use some of 0*"),
+    ("--file f --cpus 9999", "--cpus: CPU 9999 does not exist; the online CPUs are 0*"),
+    ("--file f --cpus 1-0", "'1-0' is not a CPU list; use the form 0,2-3, or irq or non-irq"),
+    ("--file f --cpus all", "'all' is not a CPU list; use the form 0,2-3, or irq or non-irq"),
+    ("--file f --ring sqpoll --sq-cpu 9999", "--sq-cpu: CPU 9999 does not exist; the online CPUs are 0*"),
+    ("--file f --reaper thread:9999", "--reaper thread: CPU 9999 does not exist; the online CPUs are 0*"),
     (
         "--file f --reaper other",
-        "--reaper 'other' is unknown; use same, thread or thread:CPU, with a number, irq or non-irq for CPU",
+        "unknown --reaper 'other'; use same, thread or thread:CPU, where CPU is a number, irq or non-irq",
     ),
     (
         "--file f --reaper thread --ring single_issuer,defer_taskrun",
-        "ring flag defer_taskrun is refused by the kernel with --reaper thread: only the submitting thread may wait; leave defer_taskrun away, or use --reaper same",
+        "the kernel rejects ring flag defer_taskrun with --reaper thread: only the submitting thread may wait; omit defer_taskrun, or use --reaper same",
     ),
     (
         "--file f --reaper thread --ring single_issuer --register ring",
-        "ring flag single_issuer is refused by the kernel with --reaper thread and --register ring: only the submitting thread may register; leave ring out of --register, or use --reaper same",
+        "the kernel rejects ring flag single_issuer with --reaper thread and --register ring: only the submitting thread may register; remove ring from --register, or use --reaper same",
     ),
-    (
-        "--file f --reaper thread --engine sync",
-        "--reaper thread: --engine sync completes its I/Os when they are submitted; leave it away",
-    ),
-    ("--file f --neighbour busy", "--neighbour 'busy' is unknown; use none, or busy:N with N from 1 to 64"),
-    ("--file f --neighbour busy:0", "--neighbour 'busy:0' is unknown; use none, or busy:N with N from 1 to 64"),
-    ("--file f --neighbour busy:65", "--neighbour 'busy:65' is unknown; use none, or busy:N with N from 1 to 64"),
+    ("--file f --reaper thread --engine sync", "--reaper thread: --engine sync completes I/Os at submission; omit it"),
+    ("--file f --neighbour busy", "unknown --neighbour 'busy'; use none, or busy:N with N from 1 to 64"),
+    ("--file f --neighbour busy:0", "unknown --neighbour 'busy:0'; use none, or busy:N with N from 1 to 64"),
+    ("--file f --neighbour busy:65", "unknown --neighbour 'busy:65'; use none, or busy:N with N from 1 to 64"),
     (
         "--file f --verify --bs 1000 --buffered",
         "--verify needs a block size that is a multiple of 512 bytes; use another --bs",
     ),
-    ("--rw nop --verify", "--verify has nothing to check without a target; leave it away"),
+    ("--rw nop --verify", "--verify has nothing to check without a target; omit it"),
     // Rejected by the parser.
     (
         "--file f --engine aio",
@@ -318,7 +306,7 @@ fn words() -> End {
         ("run coop --resume --plan", "the argument '--resume' cannot be used with '--plan'; see `iotrail run --help`"),
         (
             "check --file missing",
-            "cannot look at missing: No such file or directory (os error 2); name an existing file, directory or device",
+            "cannot access missing: No such file or directory (os error 2); specify an existing file, directory or device",
         ),
         ("list extra", "unexpected argument 'extra' found; see `iotrail list --help`"),
     ] {
@@ -344,7 +332,7 @@ fn iopoll() -> End {
             }
             let line = format!(
                 "every randread on {} failed: Operation not supported (os error 95); iopoll needs a device with poll queues \
-                 (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: leave iopoll away",
+                 (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: omit iopoll",
                 file().display()
             );
             assert_refused(&ended, 3, &line);
@@ -394,7 +382,7 @@ fn mounted_device() -> End {
             );
             let ended = run(confine::read_only(&mut bench(&place, &format!("{options} --allow-write"))));
             let line = format!(
-                "{device} is in use (mounted at *); a write load would destroy it; unmount or release it first, or choose another device or a file"
+                "{device} is in use (mounted at *); a write load would overwrite it; unmount or release it first, or choose another device or a file"
             );
             assert_refused(&ended, 2, &line);
         }

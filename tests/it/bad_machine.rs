@@ -34,8 +34,9 @@ fn no_permission() -> End {
     ] {
         let args = format!("bench --trace off --count 8 {options}");
         let ended = run(confine::unprivileged(&mut place.command(&copy, args.split(' '))));
-        let line =
-            format!("cannot {what}: Permission denied (os error 13); run as a user who may, or choose another --file");
+        let line = format!(
+            "cannot {what}: Permission denied (os error 13); run as a user with permission, or choose another --file"
+        );
         assert_refused(&ended, 3, &line);
         assert_eq!(place.contents(), before);
     }
@@ -76,7 +77,7 @@ fn full_disk_of_the_store() -> End {
         Ok(ended) => assert_refused(
             &ended,
             3,
-            "no room to store in at/deep/s.db; free space there, or name another file with --store",
+            "no space left for the store at/deep/s.db; free space there, or specify another file with --store",
         ),
         Err(reason) => return End::Skipped(reason),
     }
@@ -106,7 +107,7 @@ fn no_direct() -> End {
         Ok(ended) => assert_refused(
             &ended,
             3,
-            "the file system of at/x has no direct I/O (O_DIRECT); add --buffered, or choose a --file on another file system",
+            "the file system of at/x does not support direct I/O (O_DIRECT); add --buffered, or choose a --file on another file system",
         ),
         Err(reason) => return End::Skipped(reason),
     }
@@ -126,7 +127,7 @@ fn locked_memory() -> End {
     assert_refused(
         &ended,
         3,
-        "cannot register 4096 KiB of buffers with the ring: the limit of locked memory is 1024 KiB; raise it (ulimit -l 4160, for each job), use a smaller --depth, or leave buffers out of --register",
+        "cannot register 4096 KiB of buffers with the ring: the locked memory limit is 1024 KiB; raise it (ulimit -l 4160, per job), use a smaller --depth, or remove buffers from --register",
     );
     End::Passed
 }
@@ -138,7 +139,7 @@ fn no_io_uring() -> End {
     let place = Place::new();
     let filter = "cannot set up an io_uring: the seccomp filter of this process (a container's or a service's) refuses io_uring; let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it, or use --engine libaio";
     let locked = "cannot set up an io_uring of 16 entries: a ring counts as locked memory, and this user's limit is reached; raise it: ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or run with CAP_IPC_LOCK, or use a smaller --depth or use fewer --jobs";
-    let no_memory = "cannot set up an io_uring of 16 entries: there is no memory for a ring (4 tries in a row); free memory, or raise the limit of this process's memory cgroup, or use a smaller --depth or use fewer --jobs";
+    let no_memory = "cannot set up an io_uring of 16 entries: not enough memory for a ring (4 tries in a row); free memory, or raise this process's memory cgroup limit, or use a smaller --depth or use fewer --jobs";
     for (errno, line) in [
         (libc::EPERM, filter),
         (libc::ENOSYS, filter),
@@ -146,7 +147,7 @@ fn no_io_uring() -> End {
         (libc::ENOMEM, if is_root() { no_memory } else { locked }),
         (
             libc::EMFILE,
-            "cannot set up an io_uring: this process has as many files open as it may (4 tries in a row); raise it: ulimit -n, or use fewer --jobs",
+            "cannot set up an io_uring: this process has reached its open file limit (4 tries in a row); raise it: ulimit -n, or use fewer --jobs",
         ),
     ] {
         let rules = [Rule::Refuse(libc::SYS_io_uring_setup, errno)];
@@ -157,7 +158,7 @@ fn no_io_uring() -> End {
     let rules = [Rule::Refuse(libc::SYS_io_uring_setup, libc::EPERM)];
     // Reported before a program is run for its rings.
     let tried = run(confine::filter(&mut place.tool(["try", "--watch", "none", "--", "false"]), &rules));
-    let line = "no program can set up an io_uring here: the seccomp filter of this process (a container's or a service's) refuses io_uring; let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it";
+    let line = "programs cannot set up an io_uring here: the seccomp filter of this process (a container's or a service's) refuses io_uring; let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it";
     assert_refused(&tried, 3, line);
     // The remedy works.
     run(confine::filter(bench(&place, "--engine libaio --count 8 --file").arg(file()), &rules)).ok();
@@ -174,9 +175,9 @@ fn no_io_uring() -> End {
 fn no_interrupts() -> End {
     let place = Place::new();
     for list in ["irq", "non-irq"] {
-        let line = |why: &str| format!("--cpus {list}: {why}; name the CPUs: --cpus 0,2-3");
+        let line = |why: &str| format!("--cpus {list}: {why}; specify the CPUs: --cpus 0,2-3");
         let (none, memory) = (
-            line("the load has no target whose interrupts could be looked up"),
+            line("the load has no target with interrupts"),
             line("at/x is on no disk (tmpfs), so no interrupt completes its I/O"),
         );
         assert_refused(&run(&mut bench(&place, &format!("--rw nop --count 8 --cpus {list}"))), 3, &none);

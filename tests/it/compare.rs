@@ -182,7 +182,7 @@ fn gates() -> End {
     let c = ended.json();
     assert!(c["ratio"].as_f64().is_some_and(|r| r < 1.0) && c["ci95"].is_null(), "the estimate is there: {c}");
     assert_eq!((ended.status, &c["verdict"]), (4, &json!("inconclusive")));
-    let said = "iotrail: cannot gate on slower: iops: 1 measurement per side has no interval; give at least three runs per side";
+    let said = "iotrail: cannot gate on slower: iops: 1 measurement per side has no interval; specify at least three runs per side";
     assert!(ended.stderr.contains(said), "{}", ended.stderr);
     assert_eq!(gate("a.json b.json").status, 0, "without a gate it is an answer");
     assert_eq!(gate("a.json b.json --fail-on not-comparable").status, 0);
@@ -220,9 +220,9 @@ fn refused() -> End {
     place.write("empty.json", "{\"schema\": \"iotrail.run/1\"}");
     for (args, says) in [
         ("9 1", "no run 9 in s.db; `iotrail list` shows the stored runs"),
-        ("1:dept=4 1", "'1:dept=4' has no parameter 'dept'; there are arm, depth"),
-        ("1:depth=3 1", "'1:depth=3': nothing is measured with depth=3; values of depth are 1, 4"),
-        ("1 1", "'1' and '1' are the same measurements; give two runs, or select cells of one: "),
+        ("1:dept=4 1", "'1:dept=4' has no parameter 'dept'; its parameters are arm, depth"),
+        ("1:depth=3 1", "'1:depth=3': no cell has depth=3; values of depth are 1, 4"),
+        ("1 1", "'1' and '1' are the same measurements; specify two runs, or select cells of one run: "),
         (
             "1:arm=default 1:arm=slow,depth=4",
             "'1:arm=default' has several values of depth where the other side has one; select one: ",
@@ -233,7 +233,7 @@ fn refused() -> End {
         ("text.json 1", "text.json is not JSON: "),
         (
             "other.json 1",
-            "other.json contains iotrail.trace/1, and neither a measurement nor a run; give what `bench --json` ",
+            "other.json contains iotrail.trace/1, and neither a measurement nor a run; specify what `bench --json` ",
         ),
         ("bare.json 1", "bare.json contains no iotrail schema, and neither a measurement nor a run; "),
         ("empty.json 1", "empty.json does not match its schema: "),
@@ -248,7 +248,7 @@ fn refused() -> End {
     assert_eq!((ended.status, place.join("none.db").exists()), (2, false));
     assert_eq!(
         ended.one_line(),
-        "no run 1: store none.db does not exist; name the store with --store, or give JSON files"
+        "no run 1: store none.db does not exist; specify the store with --store, or specify JSON files"
     );
     End::Passed
 }
@@ -277,13 +277,13 @@ fn named_twice() -> End {
     files(&place, &["b1.json", "b2.json", "b3.json"]);
     std::os::unix::fs::symlink(place.join("b1.json"), place.join("link.json")).expect("a link");
     std::fs::hard_link(place.join("b1.json"), place.join("other.json")).expect("a link");
-    let once = "name each once: repeats must be separate measurements";
+    let once = "list each once: repeats must be separate measurements";
     for (args, says) in [
-        ("b1.json,b1.json,b1.json b1.json,b1.json,b1.json", format!("'b1.json,b1.json,b1.json' names b1.json twice; {once}")),
-        ("b1.json b2.json,./b2.json", format!("'b2.json,./b2.json' names one file twice, as b2.json and as ./b2.json; {once}")),
-        ("b1.json,link.json b2.json", format!("'b1.json,link.json' names one file twice, as b1.json and as link.json; {once}")),
-        ("b1.json,other.json b2.json", format!("'b1.json,other.json' names one file twice, as b1.json and as other.json; {once}")),
-        ("1,1:arm=default 1:arm=slow", format!("'1,1:arm=default' names run 1 twice; {once}")),
+        ("b1.json,b1.json,b1.json b1.json,b1.json,b1.json", format!("'b1.json,b1.json,b1.json' lists b1.json twice; {once}")),
+        ("b1.json b2.json,./b2.json", format!("'b2.json,./b2.json' lists one file twice, as b2.json and as ./b2.json; {once}")),
+        ("b1.json,link.json b2.json", format!("'b1.json,link.json' lists one file twice, as b1.json and as link.json; {once}")),
+        ("b1.json,other.json b2.json", format!("'b1.json,other.json' lists one file twice, as b1.json and as other.json; {once}")),
+        ("1,1:arm=default 1:arm=slow", format!("'1,1:arm=default' lists run 1 twice; {once}")),
         (
             "b1.json,b2.json b2.json,b3.json",
             "a measurement of b2.json is on both sides, in 'b1.json,b2.json' and in 'b2.json,b3.json'; give each side ".into(),
@@ -318,8 +318,11 @@ fn impossible() -> End {
     let large = std::fs::read_to_string(place.join("large.json")).expect("written").replace("\"HERE\"", "1e999");
     place.write("large.json", large);
     for (file, says) in [
-        ("iops.json", "iops.json: iops is -5.0, and measurements have no negative values; make the file again "),
-        ("p50.json", "p50.json: latency_ns.p50 is -1, and measurements have no negative values; make the file again "),
+        ("iops.json", "iops.json: iops is -5.0, but measurements have no negative values; create the file again "),
+        (
+            "p50.json",
+            "p50.json: latency_ns.p50 is -1, but measurements have no negative values; create the file again ",
+        ),
         ("rate.json", "rate.json: iops is "),
         ("large.json", "large.json has a number in iops that is not finite: "),
     ] {

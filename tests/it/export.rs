@@ -87,13 +87,13 @@ fn kept() -> End {
     place.write("there", "mine");
     export(&["--parquet", "p"]).ok();
     let before = place.contents();
-    let line = "there exists already; name another file, or replace it with --force";
+    let line = "there already exists; specify another file, or replace it with --force";
     // With any other format, nothing is created.
     assert_refused(&export(&["--json", "new", "--csv", "there"]), 2, line);
     assert_refused(
         &export(&["--json", "new", "--parquet", "p"]),
         2,
-        "p/measurements/host=*part.parquet exists already; name another file, or replace it with --force",
+        "p/measurements/host=*part.parquet already exists; specify another file, or replace it with --force",
     );
     assert_eq!(place.contents(), before);
     export(&["--csv", "there", "--parquet", "p", "--force"]).ok();
@@ -115,22 +115,22 @@ fn refused() -> End {
         (&["7", "--csv", "x"], "no run 7 in s.db; `iotrail list` shows the stored runs"),
         (&["missing", "--csv", "x"], "cannot read missing: No such file or directory (os error 2); *"),
         (&["other.json", "--csv", "x"], "other.json contains x\\u{1b}[31m, and neither a measurement nor a run; *"),
-        (&["m.json", "--hdr", "x"], "m.json has no histograms for --hdr; they are in the store: *"),
+        (&["m.json", "--hdr", "x"], "m.json has no histograms for --hdr; histograms are only in the store: *"),
         (&["m.json", "--csv", "x", "--table", "histogram"], "m.json has no histograms for --table histogram; *"),
         (&["1", "--csv", "x", "--table", "rows"], "invalid value 'rows' for '--table <TABLE>' *"),
-        (&["1", "--perfetto", "x"], "run 1 has no single I/Os for --perfetto; record them: *"),
-        (&["1", "--folded", "x"], "run 1 has no samples for --folded; measure with --profile, *"),
+        (&["1", "--perfetto", "x"], "run 1 has no individual I/Os for --perfetto; record them: *"),
+        (&["1", "--folded", "x"], "run 1 has no samples for --folded; measure with --profile (*"),
         (&["1", "--fio", "x"], "run 1 has no load that fio's JSON can represent; *"),
         (
             &["1", "--parquet", "-"],
-            "--parquet writes many files, and cannot write to standard output; name a directory",
+            "--parquet writes several files, so it cannot write to standard output; specify a directory",
         ),
         (&["1", "--csv", "-", "--json", "-"], "--json and --csv would be mixed on standard output; *"),
-        (&["1", "--csv", "."], ". is a folder; name a file with --csv"),
-        (&["1", "--parquet", "m.json"], "m.json is not a directory; name a directory"),
+        (&["1", "--csv", "."], ". is a directory; specify a file with --csv"),
+        (&["1", "--parquet", "m.json"], "m.json is not a directory; specify a directory"),
         (
             &["1", "--csv", "no/where"],
-            "cannot create no/where: No such file or directory *; create the directory no, or name a writable path with --csv",
+            "cannot create no/where: No such file or directory *; create the directory no, or specify a writable path with --csv",
         ),
     ] {
         let ended = run(&mut place.tool([&["export", "--store", "s.db"], args].concat()));
@@ -149,7 +149,7 @@ fn outputs() -> End {
         let line = "cannot write to standard output: No space left on device (os error 28); *";
         assert_refused(&ended, 3, line);
         // A device is written to, but never replaced.
-        assert_refused(&run(&mut export(&[format, "/dev/full"])), 2, "/dev/full exists already; *");
+        assert_refused(&run(&mut export(&[format, "/dev/full"])), 2, "/dev/full already exists; *");
         let ended = run(&mut export(&[format, "/dev/full", "--force"]));
         assert_refused(&ended, 3, "cannot write /dev/full: No space left on device (os error 28); *");
         let mut child = export(&[format, "-"]).spawn().expect("the tool starts");
@@ -169,7 +169,7 @@ fn taken() -> End {
         &ended,
         2,
         &format!(
-            "cannot listen on {at}: Address already in use (os error 98); name another address or port with --metrics; *"
+            "cannot listen on {at}: Address already in use (os error 98); specify another address or port with --metrics; *"
         ),
     );
     let ended = run(&mut place.tool(["trace", "--metrics", "nowhere", "--", "touch", "x"]));

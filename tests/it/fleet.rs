@@ -127,7 +127,7 @@ fn compared() -> End {
     assert_eq!(compare(&["--fail-on", "faster,inconclusive"]).status, 0);
     let none = run(&mut place.tool(["compare", "f1", "f1", "--store", "s.db"]));
     assert_eq!(none.status, 2);
-    assert!(none.one_line().contains("f1 and f1 have 0 machines to be compared"), "{}", none.stderr);
+    assert!(none.one_line().contains("f1 and f1 have 0 machines to compare"), "{}", none.stderr);
 
     // A cell that a machine cannot test in either fleet is `cannot_test`, with the reason.
     let of = |fleet: &str| answer[fleet]["nodes"][0]["run"].as_i64().expect("a run");
@@ -160,17 +160,17 @@ fn wrong_use() -> End {
     place.write("o.toml", other);
     run(place.tool(["run", "o.toml", "--quick", "--store", "c1.db", "--file"]).arg(file())).ok();
     for (args, said) in [
-        ("fleet x 1", "a fleet has at least two machines, and this is 1 machine"),
-        ("fleet x 1 b=2", "run 1 is of tiny, and run 2 of other; name runs of one experiment"),
+        ("fleet x 1", "a fleet needs at least two machines, but only 1 machine is specified"),
+        ("fleet x 1 b=2", "run 1 is of tiny, but run 2 is of other; specify runs of the same experiment"),
         ("fleet x 1 1", "give each machine its own name: NAME=1"),
         ("fleet x 1 b=99", "no run 99 in c1.db"),
         ("fleet x 1 none.db", "none.db is neither a run nor a store"),
-        ("fleet x 1 c1.db:two", "'two' is not the number of a run; write PATH:12"),
-        ("report f7", "there is no fleet f7 in c1.db; `iotrail list` lists the stored fleets"),
-        ("report f7 1 -o x.html", "f7 is a fleet, and a run is expected"),
-        ("compare f7 1", "f7 is a fleet, and a run is expected"),
-        ("compare f7 f8", "there is no fleet f7 in c1.db"),
-        ("export f7 --csv -", "f7 is a fleet, and a run is expected"),
+        ("fleet x 1 c1.db:two", "'two' is not a run number; write PATH:12"),
+        ("report f7", "no fleet f7 in c1.db; `iotrail list` lists the stored fleets"),
+        ("report f7 1 -o x.html", "f7 is a fleet, but a run is expected"),
+        ("compare f7 1", "f7 is a fleet, but a run is expected"),
+        ("compare f7 f8", "no fleet f7 in c1.db"),
+        ("export f7 --csv -", "f7 is a fleet, but a run is expected"),
     ] {
         let ended = run(place.tool(args.split(' ')).args(["--store", "c1.db"]));
         assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{args}: {}", ended.stderr);

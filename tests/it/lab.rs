@@ -25,13 +25,13 @@ fn wrong_use() -> End {
     };
     for (options, expected) in [
         ("--cpus 0", "invalid value '0' for '--cpus <N>'"),
-        ("--cpus 4 --sockets 3", "4 CPUs cannot be in 3 sockets; give --sockets a divisor of --cpus"),
+        ("--cpus 4 --sockets 3", "4 CPUs cannot be divided among 3 sockets; use a --sockets value that divides --cpus"),
         ("--memory 1m", "1 MiB of memory is not enough to boot"),
-        ("--nvme queue=1", "there is no 'queue'"),
+        ("--nvme queue=1", "unknown property 'queue'"),
         ("--nvme queues=0", "at least one of them with an interrupt"),
-        ("--nvme data=keep,latency=1ms", "only a drive that discards its data"),
-        ("--nvme poll=1 --nvme poll=2", "the drives ask for different numbers of polled queues (1 and 2)"),
-        ("--kernel ./vmlinux", "its modules are unknown; name lib/modules/RELEASE with --modules"),
+        ("--nvme data=keep,latency=1ms", "latency: requires data=discard"),
+        ("--nvme poll=1 --nvme poll=2", "the drives request different numbers of poll queues (1 and 2)"),
+        ("--kernel ./vmlinux", "the location of its modules is unknown; specify lib/modules/RELEASE with --modules"),
         ("--kernel ./no-such --modules .", "cannot read ./no-such"),
         ("--timeout 5", "'5' has no unit of time"),
         ("--accel hvf", "possible values: auto, kvm, tcg"),

@@ -56,7 +56,7 @@ fn stopped() -> End {
     kill(child.id(), libc::SIGINT);
     let ended = end(child);
     assert_eq!(ended.status, 3);
-    assert_eq!(ended.one_line(), "stopped while laying out x; nothing of it was kept");
+    assert_eq!(ended.one_line(), "stopped while laying out x; no partial results were kept");
     assert_eq!(place.contents().len(), 0, "{:?}", place.contents());
     End::Passed
 }

@@ -16,16 +16,16 @@ pub const TESTS: &[Test] = &[
 
 fn refusals() -> End {
     for (args, line) in [
-        (&["-p", "2147483647"] as &[&str], "there is no process 2147483647; `ps` lists what there is"),
+        (&["-p", "2147483647"] as &[&str], "process 2147483647 does not exist; `ps` lists the processes"),
         (
             &["--cgroup", "/absent/x"],
-            "there is no cgroup /absent/x; write its path as in /proc/PID/cgroup: /system.slice/x.service",
+            "cgroup /absent/x does not exist; use its path as in /proc/PID/cgroup: /system.slice/x.service",
         ),
-        (&["--when", "nothing > 1"], "there is no metric nothing; those of --when are build_info, *"),
+        (&["--when", "nothing > 1"], "unknown metric nothing; --when accepts build_info, *"),
         (&["--when", "unreaped"], "invalid value 'unreaped' for '--when <EXPR>': *; see `iotrail monitor --help`"),
         (
             &["--threshold", "x=1s"],
-            "invalid value 'x=1s' for '--threshold <TRIGGER=TIME>': 'x' is none of slow_request, *",
+            "invalid value 'x=1s' for '--threshold <TRIGGER=TIME>': unknown trigger 'x': use one of slow_request, *",
         ),
         (&["--cpu-budget", "0"], "invalid value '0' for '--cpu-budget <PERCENT>': *; see `iotrail monitor --help`"),
         (

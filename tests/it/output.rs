@@ -73,7 +73,8 @@ fn full() -> End {
     for command in &mut printing(&place) {
         let ended = run(command.stdout(dev_full()));
         assert_eq!(ended.status, 3, "{command:?}");
-        let line = "cannot write to standard output: No space left on device (os error 28); check where it leads";
+        let line =
+            "cannot write to standard output: No space left on device (os error 28); check where it is redirected";
         assert_eq!(ended.one_line(), line, "{command:?}");
     }
     // A load or run whose answer cannot be printed is not started.
@@ -110,7 +111,7 @@ fn closed() -> End {
         };
         let ended = run(command);
         assert_eq!(ended.status, 3, "{command:?}");
-        let line = "cannot write to standard output: it is closed; send it to a file or to /dev/null";
+        let line = "cannot write to standard output: it is closed; redirect it to a file or to /dev/null";
         assert_eq!(ended.one_line(), line, "{command:?}");
     }
     // A result sent to /dev/null, however it was opened, is discarded on purpose.
@@ -169,7 +170,7 @@ fn page() -> End {
 fn pipe() -> End {
     let place = Place::new();
     run(&mut place.command("mkfifo".as_ref(), ["fifo"])).ok();
-    let nobody = "fifo is a pipe without a reader; start its reader first, or name a file with -o";
+    let nobody = "fifo is a pipe with no reader; start its reader first, or specify a file with -o";
     assert_refused(&run(&mut report(&place, &["-o", "fifo"])), 2, nobody);
     let reader = place.command("sh".as_ref(), ["-c", "cat fifo > got"]).spawn().expect("cat starts");
     let began = std::time::Instant::now();
@@ -196,7 +197,7 @@ fn pipe() -> End {
     drop(idle);
     let socket = std::os::unix::net::UnixListener::bind(place.join("socket")).expect("a folder of our own");
     let refused = run(&mut report(&place, &["-o", "socket", "--force"]));
-    assert_refused(&refused, 2, "socket is a socket, not a file; name a file with -o");
+    assert_refused(&refused, 2, "socket is a socket, not a file; specify a file with -o");
     drop(socket);
     End::Passed
 }
@@ -250,7 +251,7 @@ fn full_disk() -> End {
     assert_refused(
         &ended,
         3,
-        "cannot write at/page.html: No space left on device (os error 28); free space on the disk of at, or name a path on another disk with -o",
+        "cannot write at/page.html: No space left on device (os error 28); free space on the disk of at, or specify a path on another disk with -o",
     );
     End::Passed
 }
@@ -269,7 +270,7 @@ fn limited() -> End {
     ] {
         let script = format!("ulimit -f 1; exec \"$0\" {args}");
         let ended = run(&mut place.command("sh".as_ref(), ["-c", &script, crate::tool::BINARY]));
-        assert_refused(&ended, 3, &format!("{what}; raise the file size limit (ulimit -f), or name *"));
+        assert_refused(&ended, 3, &format!("{what}; raise the file size limit (ulimit -f), or * another *"));
     }
     // The limit is reached when the result is printed.
     place.write("out", vec![b'.'; 4 << 20]);
@@ -277,7 +278,7 @@ fn limited() -> End {
     let script = "ulimit -f 4096; exec \"$0\" run e.toml --quick --store r.db --file \"$1\" >>out";
     let file = file().display().to_string();
     let ended = run(&mut place.command("sh".as_ref(), ["-c", script, crate::tool::BINARY, &file]));
-    let line = "cannot write to standard output: File too large (os error 27); check where it leads; run 1 is stored: iotrail report 1 --store r.db";
+    let line = "cannot write to standard output: File too large (os error 27); check where it is redirected; run 1 is stored: iotrail report 1 --store r.db";
     assert_eq!(
         (ended.status, ended.stderr.lines().last()),
         (3, Some(&*format!("iotrail: {line}"))),

@@ -81,7 +81,7 @@ fn refused() -> End {
     let other = format!("{data}={}", place.write("other", "x").display());
     let cases: &[(&[&str], &str)] = &[
         (&["replay", "missing"], "cannot open missing: "),
-        (&["replay", "none"], "none is not a recording of iotrail; "),
+        (&["replay", "none"], "none is not an iotrail recording; "),
         (&["replay", "log", "--rings", "shared"], "invalid value 'shared' for '--rings <RINGS>'"),
         (&["replay", "log", "--map", "x"], "invalid value 'x' for '--map <OLD=NEW>': 'x' is not OLD=NEW; "),
         (
@@ -94,7 +94,7 @@ fn refused() -> End {
         (&["replay", "log", "--engine", "sync", "--depth", "4"], "synchronous calls have no --depth and no --batch; "),
         (&["replay", "log", "--ring", "coop_taskrun"], "the recorded program has no ring: its calls are synchronous; "),
         (&["replay", "log", "--engine", "io_uring", "--ring", "sqpoll"], "a replay has no SQPOLL thread; "),
-        (&["replay", "log", "--engine", "io_uring", "--register", "ring"], "'ring' cannot be registered; "),
+        (&["replay", "log", "--engine", "io_uring", "--register", "ring"], "cannot register 'ring'; "),
     ];
     for (args, begins) in cases {
         let ended = run(&mut place.tool(*args));
@@ -113,12 +113,12 @@ fn gone() -> End {
     place.write("data", "short");
     let ended = run(&mut place.tool(replay(&[])));
     assert_eq!(ended.status, 2);
-    let said = format!("cannot replay on these files: {data} has 5 bytes, and the recording reads up to 262144; ");
+    let said = format!("cannot replay on these files: {data} has 5 bytes, but the recording reads up to 262144; ");
     assert!(ended.one_line().starts_with(&said), "{}", ended.stderr);
     std::fs::remove_file(&data).expect("it is there");
     let ended = run(&mut place.tool(replay(&[])));
     assert!(
-        ended.one_line().starts_with(&format!("cannot replay on these files: {data} is gone; ")),
+        ended.one_line().starts_with(&format!("cannot replay on these files: {data} no longer exists; ")),
         "{}",
         ended.stderr
     );

@@ -57,11 +57,11 @@ fn refused() -> End {
     };
     assert_eq!(
         line(&["report", "last"]),
-        "no run: store s.db does not exist; name the store with --store, or give JSON files"
+        "no run: store s.db does not exist; specify the store with --store, or specify JSON files"
     );
     assert_eq!(
         line(&["report", "nothing.json", "-o", "p.html"]),
-        "cannot read nothing.json: No such file or directory (os error 2); give a stored run's number (`iotrail list`) or a JSON file"
+        "cannot read nothing.json: No such file or directory (os error 2); specify a stored run's number (`iotrail list`) or a JSON file"
     );
     run(&mut place.tool(["run", "x.toml", "--store", "s.db"])).ok();
     assert_eq!(line(&["report", "7"]), "no run 7 in s.db; `iotrail list` shows the stored runs");

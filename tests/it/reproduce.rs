@@ -29,10 +29,10 @@ fn listed() -> End {
             &["reproduce", "vldb25"][..],
             "unknown study 'vldb25'; did you mean vldb26? available: vldb26, thesis, systor22",
         ),
-        (&["reproduce", "thesis", "--only", "nop"], "thesis has no part 'nop'; name some of kicks, reaper, async"),
+        (&["reproduce", "thesis", "--only", "nop"], "thesis has no part 'nop'; choose among kicks, reaper, async"),
         (
             &["reproduce", "thesis", "--stored", "--store", "none.db"],
-            "there is no store none.db; measure: iotrail reproduce",
+            "store none.db does not exist; measure: iotrail reproduce",
         ),
     ] {
         let refused = run(&mut place.tool(args));

@@ -109,7 +109,10 @@ fn damaged() -> End {
     let ended = run(&mut place.tool(["restore"]));
     assert_eq!(ended.status, 2);
     let line = ended.one_line();
-    assert!(line.contains("settings.journal is damaged in line 2: ") && line.ends_with("then remove it"), "{line}");
+    assert!(
+        line.contains("settings.journal is damaged at line 2: ") && line.ends_with("then remove the file"),
+        "{line}"
+    );
     assert_eq!(read(&place, JOURNAL), text);
     End::Passed
 }

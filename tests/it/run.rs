@@ -86,8 +86,7 @@ fn leave() -> End {
     assert_eq!(
         ended.one_line(),
         format!(
-            "'tiny' would overwrite {path}, which exists (allow-write in the experiment file does not suffice); add --allow-write to \
-             the command to destroy its contents, or name a file that does not exist, with --size"
+            "'tiny' would overwrite {path}, which exists (allow-write in the experiment file does not suffice); add --allow-write to the command to overwrite its contents, or specify a file that does not exist, with --size"
         )
     );
     assert!(!place.join("s.db").exists());

@@ -36,7 +36,7 @@ fn place_of_it() -> End {
     assert!(!place.join("relative").exists());
     let ended = run(place.tool(["list"]).env_remove("HOME"));
     assert_eq!(ended.status, 2);
-    assert_eq!(ended.one_line(), "neither XDG_STATE_HOME nor HOME is set; name the store with --store PATH");
+    assert_eq!(ended.one_line(), "neither XDG_STATE_HOME nor HOME is set; specify the store with --store PATH");
     End::Passed
 }
 
@@ -78,20 +78,20 @@ fn refused() -> End {
         (
             "cut.db",
             2,
-            "the store cut.db is damaged or cut short; put back a copy, or copy what can be read of it with `iotrail list",
+            "the store cut.db is damaged or truncated; restore a backup, or copy the readable part with `iotrail list",
         ),
         (
             "stump.db",
             2,
-            "the store stump.db is damaged or cut short; put back a copy, or copy what can be read of it with `iotrail list",
+            "the store stump.db is damaged or truncated; restore a backup, or copy the readable part with `iotrail list",
         ),
-        ("text.db", 2, "text.db is no store of iotrail; name another file with --store"),
-        ("foreign.db", 2, "foreign.db is a database of another program, not a store of iotrail; name another file"),
+        ("text.db", 2, "text.db is not an iotrail store; specify another file with --store"),
+        ("foreign.db", 2, "foreign.db is another program's database, not an iotrail store; specify another file"),
         ("newer.db", 2, "newer.db was written by a newer iotrail (store version 99; this one knows 6); update iotrail"),
-        ("folder.db", 2, "folder.db is a folder, not a store; name a file with --store"),
+        ("folder.db", 2, "folder.db is a directory, not a store; specify a file with --store"),
         ("/proc/none/s.db", 3, "cannot create the store's directory /proc/none: "),
         ("e.toml/s.db", 3, "cannot create the store's directory e.toml: "),
-        ("/dev/null", 2, "/dev/null is no file, so no store; name a file with --store"),
+        ("/dev/null", 2, "/dev/null is not a regular file, so not a store; specify a file with --store"),
     ] {
         let mut commands = vec![
             bench(&place, &format!("--rw nop --count 8 --store {name}")),
@@ -124,7 +124,7 @@ fn unwritable() -> End {
         let ended = run(confine::unprivileged(&mut place.command(&copy, args)));
         assert_eq!(ended.status, 3, "{}", ended.stderr);
         let line = ended.one_line();
-        assert!(line.starts_with(says) && line.ends_with("name another file with --store"), "{line}");
+        assert!(line.starts_with(says) && line.ends_with("specify another file with --store"), "{line}");
     }
     assert_eq!(place.contents().len(), 2, "the copy and the closed folder");
     End::Passed

@@ -12,14 +12,14 @@ pub const TESTS: &[Test] = &[
 
 fn refusals() -> End {
     for (args, line) in [
-        (&["-p", "2147483647"] as &[&str], "there is no process 2147483647; `ps` lists what there is"),
+        (&["-p", "2147483647"] as &[&str], "process 2147483647 does not exist; `ps` lists the processes"),
         (
             &["-a", "-p", "1"],
-            "more than one kind of subject is named; specify one of: a command after --, processes with -p, all processes with -a",
+            "more than one kind of subject is specified; specify one of: a command after --, processes with -p, all processes with -a",
         ),
         (
             &["-i", "0"],
-            "invalid value '0' for '--interval <SECONDS>': an interval is at least 100ms; see `iotrail top --help`",
+            "invalid value '0' for '--interval <SECONDS>': an interval must be at least 100ms; see `iotrail top --help`",
         ),
         (&["-i", "soon"], "invalid value 'soon' for '--interval <SECONDS>': *; see `iotrail top --help`"),
         (&["-n", "0"], "invalid value '0' for '--count <COUNT>': *; see `iotrail top --help`"),

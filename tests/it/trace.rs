@@ -24,7 +24,7 @@ fn refused(args: &[&str], status: i32, line: &str) {
 }
 
 fn one_subject() -> End {
-    let two = "more than one kind of subject is named; specify one of: a command after --, processes with -p, all processes with -a";
+    let two = "more than one kind of subject is specified; specify one of: a command after --, processes with -p, all processes with -a";
     refused(&["-p", "1", "--", "touch", "x"], 2, two);
     refused(&["-a", "--", "touch", "x"], 2, two);
     refused(&["-a", "-p", "1"], 2, two);
@@ -32,11 +32,11 @@ fn one_subject() -> End {
         refused(
             &["-p", "1"],
             2,
-            "process 1 (*) is the ancestor of all processes of this machine; trace all processes with -a*",
+            "process 1 (*) is the ancestor of all processes on this machine; trace all processes with -a*",
         );
     }
     refused(&["-a", "--until", "command"], 2, "*");
-    let none = "nothing to watch; name a command (iotrail trace -- CMD), a process (-p TGID), or all processes (-a)";
+    let none = "nothing to trace; specify a command (iotrail trace -- CMD), a process (-p TGID), or all processes (-a)";
     refused(&[], 2, none);
     refused(&["--"], 2, none);
     refused(&["touch", "x"], 2, "unexpected argument 'touch' found; *");
@@ -47,21 +47,25 @@ fn no_command() -> End {
     refused(
         &["--", "no-such-program", "x"],
         2,
-        "there is no program no-such-program in PATH; name one that is, or its path",
+        "program no-such-program is not in PATH; specify its path, or another program",
     );
     refused(
         &["--json", "--", "./absent"],
         2,
-        "cannot run ./absent: No such file or directory (os error 2); name a program that is there",
+        "cannot run ./absent: No such file or directory (os error 2); specify an existing program",
     );
-    refused(&["--", "/proc/self/status"], 2, "cannot run /proc/self/status: it is not executable; see chmod +x");
-    refused(&["--", "/"], 2, "cannot run /: it is a directory; name a program in it");
-    refused(&["--", ""], 2, "the command to trace has no name; name a program after --");
+    refused(
+        &["--", "/proc/self/status"],
+        2,
+        "cannot run /proc/self/status: it is not executable; make it executable: chmod +x",
+    );
+    refused(&["--", "/"], 2, "cannot run /: it is a directory; specify a program in it");
+    refused(&["--", ""], 2, "the command name is empty; specify a program after --");
     End::Passed
 }
 
 fn no_process() -> End {
-    refused(&["-p", "2147483647"], 2, "there is no process 2147483647; `ps` lists what there is");
+    refused(&["-p", "2147483647"], 2, "process 2147483647 does not exist; `ps` lists the processes");
     for wrong in ["0", "-1", "x", "4294967296"] {
         refused(&["-p", wrong], 2, "invalid value '*' for '--pid <TGID>': *; see `iotrail trace --help`");
     }
@@ -74,7 +78,7 @@ fn no_process() -> End {
     kill(child.id(), libc::SIGINT);
     end(child).ok();
     if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
-        let line = "process 2 (kthreadd) is a kernel thread: *; name the program whose requests it serves, *";
+        let line = "process 2 (kthreadd) is a kernel thread: *; specify the program whose requests it serves, *";
         refused(&["-p", "2"], 2, line);
     }
     End::Passed
@@ -110,7 +114,7 @@ fn no_rights() -> End {
     }
     // Usage errors are reported first, because privileges would not help.
     let ended = run(confine::unprivileged(&mut place.command(&copy, ["trace", "-p", "2147483647"])));
-    assert_refused(&ended, 2, "there is no process 2147483647; *");
+    assert_refused(&ended, 2, "process 2147483647 does not exist; *");
     if is_root() {
         assert_eq!(NOBODY, 65534, "whom the refusals above were for");
     }

@@ -52,7 +52,7 @@ fn found() -> End {
     let other = run(&mut place.tool(["track", "coop", "--store", "s.db"]));
     assert_eq!(other.status, 2);
     assert!(
-        other.stderr.contains("no run of coop is stored") && other.stderr.contains("runs of bench"),
+        other.stderr.contains("no run of coop is stored") && other.stderr.contains("runs are of bench"),
         "{}",
         other.stderr
     );

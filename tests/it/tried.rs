@@ -75,13 +75,13 @@ fn saved() -> End {
     // Existing files are never replaced.
     let again = run(&mut place.tool([&["try", "--save", "mine.toml"], &what[..]].concat()));
     assert_eq!(again.status, 2, "{}", again.stderr);
-    assert!(again.one_line().ends_with("mine.toml exists already; name a new file"), "{}", again.stderr);
+    assert!(again.one_line().ends_with("mine.toml already exists; specify a new file"), "{}", again.stderr);
     // The same applies to a symlink.
     std::os::unix::fs::symlink("victim", place.join("link")).expect("our own folder");
     for command in ["try", "advise"] {
         let ended = run(&mut place.tool([command, "--save", "link", "--store", "s.db", "--", "true"]));
         assert_eq!(ended.status, 2, "{}", ended.stderr);
-        assert!(ended.one_line().ends_with("link exists already; name a new file"), "{}", ended.stderr);
+        assert!(ended.one_line().ends_with("link already exists; specify a new file"), "{}", ended.stderr);
     }
     assert!(!place.join("victim").exists() && !place.join("s.db").exists());
     End::Passed
@@ -90,8 +90,8 @@ fn saved() -> End {
 fn refused() -> End {
     let place = Place::new();
     for (args, said) in [
-        (&["--ring", "coop", "--", "true"][..], "no setup flag is called 'coop'"),
-        (&["--ring", "sqe128", "--", "true"], "sqe128 is part of what the program is written for"),
+        (&["--ring", "coop", "--", "true"][..], "unknown setup flag 'coop'"),
+        (&["--ring", "sqe128", "--", "true"], "sqe128 cannot be changed without changing the program"),
         (&["--", "/no/such/program"], "cannot run /no/such/program"),
         (&["--cpus", "900", "--", "true"], "CPU 900 does not exist"),
         (&["--ready", "port:7", "--", "true"], "--server"),
@@ -101,7 +101,7 @@ fn refused() -> End {
         (&["--metric", "elapsed=/(x)/", "--", "true"], "elapsed is a metric of iotrail"),
         (&["--arm", "threads", "--", "true"], "is not 'NAME: COMMAND'"),
         (&["--ring", "sqpoll", "--ring", "sqpoll", "--", "true"], "two entries of [[arm]] are named"),
-        (&["--sq-cpu", "99", "--", "true"], "sq-cpu: CPU 99 does not exist; use some of 0"),
+        (&["--sq-cpu", "99", "--", "true"], "sq-cpu: CPU 99 does not exist; the online CPUs are 0"),
         (
             &["--sq-idle", "5", "--ring", "none", "--", "true"],
             "--sq-idle applies to no arm: there is no arm with sqpoll",
@@ -126,7 +126,7 @@ fn refused() -> End {
             ended.stderr
         );
     }
-    let missing = "cannot run /no/such: No such file or directory (os error 2); name a program that is there\n";
+    let missing = "cannot run /no/such: No such file or directory (os error 2); specify an existing program\n";
     for command in ["try", "advise"] {
         let ended = run(&mut place.tool([command, "--plan", "--", "/no/such"]));
         assert_eq!((ended.status, ended.stderr), (2, format!("iotrail: {missing}")));

@@ -103,7 +103,7 @@ fn limit() -> Result<(), Failed> {
     let out = run(folder.path(), &["--timeout", "60s"], &["sh", "-c", script])?;
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!((out.status.code(), out.stdout.as_slice()), (Some(3), b"stored\n".as_slice()), "{said}");
-    assert!(said.contains("the lab's time limit of 60s has ended the command"), "{said}");
+    assert!(said.contains("the command was stopped by the lab's time limit of 60s"), "{said}");
     let store = Store::open(&folder.path().join("s.db"))?.ok_or("no store")?;
     assert_eq!(store.list()?.len(), 1);
     Ok(())

@@ -18,7 +18,8 @@ pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 
 /// The same for UTF-8 text.
 pub fn text(path: &Path, most: u64) -> io::Result<String> {
-    String::from_utf8(bytes(path, most)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no UTF-8 text"))
+    String::from_utf8(bytes(path, most)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
 }
 
 #[cfg(test)]
@@ -37,6 +38,6 @@ mod tests {
         std::fs::write(&file, "äöü").unwrap();
         assert_eq!(text(&file, 4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         std::fs::write(&file, b"\xff").unwrap();
-        assert_eq!(text(&file, 4).unwrap_err().to_string(), "it is no UTF-8 text");
+        assert_eq!(text(&file, 4).unwrap_err().to_string(), "it is not UTF-8 text");
     }
 }

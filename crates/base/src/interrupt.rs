@@ -137,7 +137,7 @@ fn action(signal: libc::c_int, handler: libc::sighandler_t, flags: libc::c_int) 
     action.sa_flags = libc::SA_RESTART | flags;
     // SAFETY: `action` outlives the call, and its handler is async-signal-safe; the old action is not requested.
     if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
-        return Err(Error::machine("cannot take Ctrl-C", "a seccomp filter may forbid rt_sigaction")
+        return Err(Error::machine("cannot install a handler for Ctrl-C", "a seccomp filter may forbid rt_sigaction")
             .because(std::io::Error::last_os_error()));
     }
     Ok(())

@@ -56,7 +56,7 @@ pub fn command(
 }
 
 pub fn cannot_start(e: std::io::Error) -> Error {
-    Error::machine("cannot start iotrail again", "see the limits of processes: ulimit -u").because(e)
+    Error::machine("cannot re-execute iotrail", "check the process limit: ulimit -u").because(e)
 }
 
 /// The last error among the outcomes in this output.

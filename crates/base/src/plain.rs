@@ -158,9 +158,10 @@ pub fn note_closed_stdout() {
 pub fn stdout_is_open() -> Result<()> {
     match STDOUT_CLOSED.load(Ordering::Relaxed) {
         false => Ok(()),
-        true => {
-            Err(Error::machine("cannot write to standard output: it is closed", "send it to a file or to /dev/null"))
-        }
+        true => Err(Error::machine(
+            "cannot write to standard output: it is closed",
+            "redirect it to a file or to /dev/null",
+        )),
     }
 }
 

@@ -151,7 +151,9 @@ fn receive(place: Place<'_>, freight: &Transfer, once: bool) -> io::Result<()> {
     }
     let ended = ended(step);
     taken?;
-    why_not.map_or(ended, |why| Err(io::Error::other(format!("Slurm does not start the fetching job: {why}"))))
+    why_not.map_or(ended, |why| {
+        Err(io::Error::other(format!("Slurm does not start the job that fetches the results: {why}")))
+    })
 }
 
 /// Watches a fetching job, which would otherwise wait forever if Slurm leaves it in the queue.
@@ -230,11 +232,11 @@ mod tests {
     #[test]
     fn slurm_time_limits_are_distinguished_from_other_failures() {
         let is = |said: &str| is_of_time(&io::Error::other(said.to_owned()));
-        assert!(is("Slurm does not start the fetching job: PartitionTimeLimit"));
+        assert!(is("Slurm does not start the job that fetches the results: PartitionTimeLimit"));
         assert!(is(
             "srun: error: Unable to allocate resources: Requested time limit is invalid (missing or exceeds some limit)"
         ));
-        assert!(is("Slurm does not start the fetching job: QOSMaxWallDurationPerJobLimit"));
+        assert!(is("Slurm does not start the job that fetches the results: QOSMaxWallDurationPerJobLimit"));
         assert!(!is("srun: error: Unable to allocate resources: Requested nodes are busy"));
     }
 

@@ -50,7 +50,7 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, attach:
         let why: Vec<(&str, &str)> =
             record.nodes.iter().map(|n| (n.node.as_str(), n.said.as_deref().unwrap_or(n.state.words()))).collect();
         let what = match nodes.iter().any(|node| node.is_missing) {
-            true => "no results came back from any node",
+            true => "no node returned results",
             false => "nothing was measured on any node",
         };
         return Err(Error::machine(what, "").because(together(why)));
@@ -98,7 +98,7 @@ fn unsubmitted(submitted: &Submitted) -> impl Iterator<Item = FleetNode> {
 
 /// Leaves the data in place.
 fn unread(node: &Node, e: &Error) -> FleetNode {
-    let said = Some(format!("what it brought cannot be stored: {}", without_advice(e)));
+    let said = Some(format!("its results cannot be stored: {}", without_advice(e)));
     FleetNode { node: node.called.clone(), state: NodeState::Waiting, run: None, said }
 }
 
@@ -107,7 +107,7 @@ fn unread(node: &Node, e: &Error) -> FleetNode {
 fn brought(node: &Node, submitted: &Submitted, store: &mut Store) -> Result<FleetNode> {
     if let Some(other) = node.ran_elsewhere() {
         // Measurements must not be attributed to a different machine.
-        let said = Some(format!("Slurm ran it on {other}; what that node measured is not kept"));
+        let said = Some(format!("Slurm ran it on {other}; the measurements of that node are discarded"));
         return Ok(FleetNode { node: node.called.clone(), state: NodeState::Failed, run: None, said });
     }
     let is_whole = node.has_store() && !node.left_behind;
@@ -232,7 +232,7 @@ mod tests {
         let mut store = Store::create_or_open(&dir.path().join("s.db")).unwrap();
         let mut node = node(&dir, 1, 1);
         let submitted = fleet(std::slice::from_ref(&node), &mut store);
-        node.whole_without = Some("all of it had come before".into());
+        node.whole_without = Some("all results had arrived before".into());
         let brought = brought(&node, &submitted, &mut store).unwrap();
         assert_eq!((brought.state, brought.run), (NodeState::Done, Some(1)));
         assert!(store.load(1).unwrap().unwrap().finished_unix_s.is_some());
@@ -257,7 +257,7 @@ mod tests {
         }
         let first = brought(&nodes[0], &submitted, &mut store).unwrap();
         assert_eq!((first.state, first.run), (NodeState::Failed, None));
-        assert_eq!(first.said.as_deref(), Some("Slurm ran it on n3; what that node measured is not kept"));
+        assert_eq!(first.said.as_deref(), Some("Slurm ran it on n3; the measurements of that node are discarded"));
         assert_eq!(brought(&nodes[1], &submitted, &mut store).unwrap().state, NodeState::Partial);
     }
 

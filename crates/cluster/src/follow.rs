@@ -99,7 +99,7 @@ impl Followed<'_> {
             Err(failure) => return self.without_controller(failure),
         };
         if self.away.take().is_some() {
-            self.shown.line("Slurm's controller answers again");
+            self.shown.line("Slurm's controller responds again");
         }
         self.remember(&asked, &mut jobs);
         if self.nodes.iter().any(|n| n.needs_state(jobs.get(&n.job)))
@@ -131,14 +131,14 @@ impl Followed<'_> {
     fn without_controller(&mut self, failure: Failure) -> Result<()> {
         match self.away {
             None => {
-                self.shown.line(&format!("Slurm's controller does not answer ({failure}); the nodes continue"));
+                self.shown.line(&format!("Slurm's controller does not respond ({failure}); the nodes continue"));
                 self.away = Some(Instant::now());
                 Ok(())
             }
             Some(since) if since.elapsed() < AWAY => Ok(()),
             Some(_) => {
-                let remedy = format!("when it is back: {}", self.context.attach);
-                Err(Error::disturbed("Slurm's controller is away", remedy).because(failure.to_string()))
+                let remedy = format!("when it responds again: {}", self.context.attach);
+                Err(Error::disturbed("Slurm's controller is unreachable", remedy).because(failure.to_string()))
             }
         }
     }

@@ -101,7 +101,10 @@ impl Chosen {
     pub fn or_named(&self, fleet: &Fleet) -> Result<Wanted> {
         let count = self.count.map(|count| Wanted::Count { count, constraint: self.constraint.clone() });
         fleet.named().or(count).ok_or_else(|| {
-            Error::input("--slurm does not say where", "name nodes (--nodes LIST) or their number (--count N)")
+            Error::input(
+                "--slurm does not specify any nodes",
+                "specify nodes (--nodes LIST) or a number of nodes (--count N)",
+            )
         })
     }
 }
@@ -155,8 +158,10 @@ pub struct Served {
 
 /// Working directory for a user's program, on this machine.
 pub fn here() -> Result<PathBuf> {
-    std::env::current_dir()
-        .map_err(|e| Error::input("this folder is gone", "change to one that the nodes have").because(e))
+    std::env::current_dir().map_err(|e| {
+        Error::input("the working directory no longer exists", "change to a directory that exists on the nodes")
+            .because(e)
+    })
 }
 
 /// The command line, including a random seed.
@@ -177,17 +182,20 @@ pub fn run(fleet: &Fleet, work: &Work<'_>, named: Option<&Path>) -> Result<Optio
     let path = named.map_or_else(default_path, |path| Ok(path.to_owned()))?;
     if fleet.ship && fleet.detach && fleet.shared.is_none() {
         return Err(Error::input(
-            "--ship with --detach: nobody would bring iotrail to a node whose job starts later",
-            "keep it where the nodes find it (--shared DIR), or leave out one of the two",
+            "--ship cannot be combined with --detach: no process would copy iotrail to a node whose job starts later",
+            "put iotrail where the nodes can find it (--shared DIR), or omit one of the two options",
         ));
     }
     let more = fleet.sbatch.as_ref().map_or(&[][..], |words| &words.0);
     if let Some(Refused { option, why, instead }) = refused::first(more) {
-        return Err(Error::input(format!("--sbatch cannot have {option}: {why}"), instead));
+        return Err(Error::input(format!("--sbatch cannot contain {option}: {why}"), instead));
     }
     let shared = fleet.shared.as_deref().map(absolute).transpose()?;
     if let Some(dir) = shared.as_ref().filter(|dir| !dir.is_dir()) {
-        return Err(Error::input(format!("--shared {} is no folder", dir.display()), "name one that every node sees"));
+        return Err(Error::input(
+            format!("--shared {} is not a directory", dir.display()),
+            "specify a directory that all nodes share",
+        ));
     }
     let (nodes, left_out, second) = match &work.served {
         None => usable(&work.wanted, more).map(|(can, cannot)| (can, cannot, None))?,
@@ -246,8 +254,8 @@ pub fn attach(fleet: &Fleet, job: u64, named: Option<&Path>) -> Result<Collected
     let path = named.map_or_else(default_path, |path| Ok(path.to_owned()))?;
     let none = || {
         Error::input(
-            format!("no job {job} of --slurm waits to be collected into {}", path.display()),
-            "give the --store that it was submitted with; `iotrail list` shows what has been collected",
+            format!("no --slurm job {job} is waiting to be collected into {}", path.display()),
+            "specify the --store with which it was submitted; `iotrail list` shows collected fleets",
         )
     };
     let watching = submitted::watch(&path, job)?;
@@ -289,19 +297,19 @@ fn usable(wanted: &Wanted, more: &[String]) -> Result<(Vec<String>, Vec<FleetNod
     let (mut can, mut cannot) = (Vec::new(), Vec::new());
     for name in names {
         let Some(node) = all.get(&name) else {
-            return Err(Error::input(format!("Slurm has no node {name}"), "`sinfo -N` lists those that it has"));
+            return Err(Error::input(format!("Slurm has no node {name}"), "`sinfo -N` lists the nodes"));
         };
         match node.unusable() {
             None => can.push(name),
             Some(why) => {
-                terminal::say(&format!("{name}: left out: Slurm has it {why}"));
-                let said = Some(format!("Slurm has it {why}"));
+                terminal::say(&format!("{name}: skipped: Slurm reports it as {why}"));
+                let said = Some(format!("Slurm reports it as {why}"));
                 cannot.push(FleetNode { node: name, state: NodeState::Lost, run: None, said });
             }
         }
     }
     if can.is_empty() {
-        return Err(Error::machine("none of the nodes can be used now", "`sinfo -N -l` tells why"));
+        return Err(Error::machine("none of the nodes is available now", "`sinfo -N -l` shows why"));
     }
     Ok((can, cannot))
 }

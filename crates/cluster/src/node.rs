@@ -194,7 +194,7 @@ impl Node {
         self.go(NodePlace::Requeued);
         let after = after(self.progress());
         match self.is_out(context) {
-            true => format!("lost{after}; it may come back for {} s", context.lost_after.as_secs()),
+            true => format!("lost{after}; waiting up to {} s for it to return", context.lost_after.as_secs()),
             false => format!("back in the queue{after}"),
         }
     }
@@ -229,7 +229,7 @@ impl Node {
         Some(match self.requeued {
             0 => {
                 let state = self.names(context).find_map(|name| context.nodes.get(name)?.unusable());
-                format!("Slurm has it {}", state.unwrap_or_default())
+                format!("Slurm reports it as {}", state.unwrap_or_default())
             }
             1 => format!("it was lost{}, and did not come back", after(self.progress())),
             _ => "its job was requeued twice".to_owned(),
@@ -239,7 +239,7 @@ impl Node {
     fn runs(&mut self, context: &Context<'_>) -> Option<String> {
         let mut said = None;
         if self.at != NodePlace::Running {
-            said = Some(if self.requeued > 0 { "is back, and goes on" } else { "runs" }.to_owned());
+            said = Some(if self.requeued > 0 { "is back, and continues" } else { "runs" }.to_owned());
             self.go(NodePlace::Running);
         }
         if context.submitted.shared.is_some() {
@@ -293,13 +293,13 @@ impl Node {
         let because = self.because.clone();
         self.said = because.or_else(|| self.why_ended(ending, ended.as_ref(), context));
         if self.left_behind {
-            let unusable = self.unusable(context).map(|why| format!("Slurm has it {why}"));
+            let unusable = self.unusable(context).map(|why| format!("Slurm reports it as {why}"));
             let why = unusable.or(self.unfetched.clone()).map_or_else(String::new, |why| format!(": {why}"));
             // All measurements have arrived, only the end of the run is missing.
             if planned > 0 && done >= planned && self.has_store() {
                 self.left_behind = false;
                 let folder = folder(rustix::process::geteuid().as_raw(), self.job);
-                self.whole_without = Some(format!("all of it had come before; {folder} is left there{why}"));
+                self.whole_without = Some(format!("all results had arrived before; {folder} remains there{why}"));
                 self.said.clone_from(&self.whole_without);
             } else {
                 let of_node = ended.and_then(|ended| ended.said).filter(|_| ending == Ending::Failed);
@@ -335,10 +335,10 @@ impl Node {
             None if ending == Ending::Completed => {
                 self.is_missing = true;
                 let why = context.submitted.shared.as_ref().map_or_else(
-                    || "the node has none of its files".to_owned(),
+                    || "its files are not on the node".to_owned(),
                     |shared| format!("another program has removed them from {}", shared.display()),
                 );
-                Some(format!("its results are not here: {why}"))
+                Some(format!("its results are missing: {why}"))
             }
             None => Some(ending.words().to_owned()),
         }
@@ -401,7 +401,7 @@ impl Node {
             self.left_behind = ending != Ending::NodeFailed;
             return self.left_behind
                 && context.give_up.is_some()
-                && !self.is_given_up(&format!("Slurm has it {why}"), context);
+                && !self.is_given_up(&format!("Slurm reports it as {why}"), context);
         }
         self.left_behind = false;
         self.fetched = true;
@@ -438,8 +438,8 @@ impl Node {
 /// its job.
 fn said_of_failure(failures: u32, why: &str) -> Option<String> {
     match failures {
-        2 => Some(format!("its results cannot be carried now: {why}")),
-        OFTEN => Some(format!("its results stay on the node until they can be carried: {why}")),
+        2 => Some(format!("its results cannot be fetched now: {why}")),
+        OFTEN => Some(format!("its results stay on the node until they can be fetched: {why}")),
         _ => None,
     }
 }
@@ -447,14 +447,14 @@ fn said_of_failure(failures: u32, why: &str) -> Option<String> {
 /// Derived from the script's exit status.
 fn why_it_did_not_begin(exit: u32, program: &Program) -> Option<String> {
     let why = match (exit, program) {
-        (127, Program::Installed(_)) => "iotrail is not installed there (--ship brings it)",
+        (127, Program::Installed(_)) => "iotrail is not installed there (--ship copies it)",
         (127, Program::At(_)) => "it cannot access the directory of --shared, or cannot execute programs there",
         (127, Program::Comes) => {
             "iotrail did not arrive there within 10 minutes of its start (with --shared DIR nodes find it in a shared directory)"
         }
-        (126, _) => "its iotrail cannot be executed there: see its architecture and libraries, and noexec",
+        (126, _) => "iotrail cannot be executed there: check its architecture and libraries, and noexec mounts",
         (73, _) => "it has no iotrail directory in /var/tmp: check free space and permissions",
-        (2, _) => "its iotrail is another version (--ship brings this one)",
+        (2, _) => "its iotrail is another version (--ship copies this one)",
         _ => return None,
     };
     Some(why.to_owned())

@@ -121,8 +121,8 @@ fn measure(args: &MeasureArgs) -> Result<u8> {
     let ended = match &args.within {
         _ if restarts > RESTARTS => Some(End::failed(3, "its job was requeued twice")),
         Some(within) if !within.is_dir() => {
-            let why = format!("it has no folder {}, where the program is to run: ", within.display());
-            Some(End::failed(3, why + "start it from a folder that every node has"))
+            let why = format!("it has no directory {}, where the program is to run: ", within.display());
+            Some(End::failed(3, why + "start iotrail from a directory that exists on all nodes"))
         }
         // The collector receives the reason; this error would otherwise be invisible.
         _ => node.run_to_its_end(args).unwrap_or_else(|e| Some(End::failed(e.exit_status(), e.to_string()))),
@@ -222,7 +222,7 @@ impl Node<'_> {
             Some(address) => match second(address, &args.folder, &mut command) {
                 Ok(brought) => brought,
                 Err(why) => {
-                    return Ok(End::failed(3, format!("iotrail cannot be brought to the server's node: {why}")));
+                    return Ok(End::failed(3, format!("cannot copy iotrail to the server's node: {why}")));
                 }
             },
             None => false,

@@ -31,19 +31,19 @@ pub fn of_two(wanted: &Wanted, served: &Served, more: &[String]) -> Result<(Stri
     let names = nodes::resolve(wanted, more)?;
     let [node, sender] = &names[..] else {
         return Err(Error::input(
-            format!("a server and a sender have two nodes, and this is {}", plural(names.len(), "node")),
-            "name the server's, then the sender's (--nodes n1,n2), or leave out --nodes",
+            format!("a server and a sender need two nodes, but this is {}", plural(names.len(), "node")),
+            "specify the server's node, then the sender's (--nodes n1,n2), or omit --nodes",
         ));
     };
     let all = nodes::all().map_err(|f| f.error("cannot read the nodes"))?;
     for name in &names {
         match all.get(name).map(nodes::Node::unusable) {
             None => {
-                return Err(Error::input(format!("Slurm has no node {name}"), "`sinfo -N` lists those that it has"));
+                return Err(Error::input(format!("Slurm has no node {name}"), "`sinfo -N` lists the nodes"));
             }
             Some(Some(why)) => {
-                let what = format!("{name} cannot be used now: Slurm has it {why}");
-                return Err(Error::machine(what, "name another, or see `sinfo -N -l`"));
+                let what = format!("{name} cannot be used now: Slurm reports it as {why}");
+                return Err(Error::machine(what, "specify another node, or see `sinfo -N -l`"));
             }
             Some(None) => {}
         }

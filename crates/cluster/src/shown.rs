@@ -40,7 +40,7 @@ impl Shown {
         if let [bar] = &self.bars[..] {
             let of = |at: fn(&NodePlace) -> bool| nodes.iter().filter(|n| at(&n.at)).count();
             let (running, over) = (of(|at| *at == NodePlace::Running), of(|at| matches!(at, NodePlace::Over(_))));
-            set(bar, nodes, &format!("{running} run, {over} of {} are over", nodes.len()));
+            set(bar, nodes, &format!("{running} running, {over} of {} finished", nodes.len()));
             return;
         }
         for (bar, node) in self.bars.iter().zip(nodes) {

@@ -74,8 +74,11 @@ impl Submitted {
             fs::write(&part, text).and_then(|()| fs::rename(&part, folder.join(PLAN)))
         });
         kept.map_err(|e| {
-            Error::machine(format!("cannot record the submitted jobs in {}", folder.display()), "name another --store")
-                .because(e)
+            Error::machine(
+                format!("cannot record the submitted jobs in {}", folder.display()),
+                "specify another --store",
+            )
+            .because(e)
         })
     }
 
@@ -86,7 +89,9 @@ impl Submitted {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => {
-                return Err(Error::machine(format!("cannot read {}", path.display()), "see its permissions").because(e));
+                return Err(
+                    Error::machine(format!("cannot read {}", path.display()), "check its permissions").because(e)
+                );
             }
         };
         serde_json::from_slice(&text).map(Some).map_err(|e| {
@@ -115,7 +120,8 @@ impl Submitted {
         let here = Outbox::new(&folder, task).path(Item::Store);
         let copied = fs::create_dir_all(&folder).and_then(|()| fs::copy(&from, &here));
         copied.map(|_| here).map_err(|e| {
-            Error::machine(format!("cannot copy {} to {}", from.display(), folder.display()), "see its room").because(e)
+            Error::machine(format!("cannot copy {} to {}", from.display(), folder.display()), "check its free space")
+                .because(e)
         })
     }
 
@@ -144,8 +150,8 @@ pub fn watch(store: &Path, job: u64) -> Result<Watching> {
         }
         Locked::Others(process) => {
             let who = process.map_or_else(String::new, |process| format!(" (process {process})"));
-            let what = format!("another iotrail watches job {job}{who}, and collects it");
-            Err(Error::disturbed(what, "end that one first, or wait: `iotrail list` shows the fleet"))
+            let what = format!("another iotrail process{who} is watching job {job}, and collects it");
+            Err(Error::disturbed(what, "stop that process first, or wait; `iotrail list` shows the fleet"))
         }
     }
 }
@@ -175,7 +181,8 @@ mod tests {
         fs::create_dir(folder(&store, 7)).unwrap();
         let held = watch(&store, 7).unwrap();
         let refused = watch(&store, 7).map(drop).unwrap_err().to_string();
-        let said = format!("another iotrail watches job 7 (process {}), and collects it; ", std::process::id());
+        let said =
+            format!("another iotrail process (process {}) is watching job 7, and collects it; ", std::process::id());
         assert!(refused.starts_with(&said), "{refused}");
         drop(held);
         assert!(watch(&store, 7).is_ok());

@@ -48,12 +48,12 @@ impl SubmitOptions<'_> {
     /// The path from which the nodes run iotrail; copies it to the shared directory if necessary.
     fn program(&self, shared: Option<&Path>) -> Result<Program> {
         let ours = std::env::current_exe()
-            .map_err(|e| Error::machine("cannot find this program's own file", "start it again").because(e))?;
+            .map_err(|e| Error::machine("cannot find the iotrail binary", "start it again").because(e))?;
         Ok(match (shared, self.ship) {
             (Some(folder), true) => {
                 let copy = folder.join("iotrail");
                 std::fs::copy(&ours, &copy).map_err(|e| {
-                    Error::machine("cannot copy this program into --shared DIR", "see its room").because(e)
+                    Error::machine("cannot copy iotrail to the --shared directory", "check its free space").because(e)
                 })?;
                 Program::At(copy)
             }
@@ -130,7 +130,7 @@ impl Submission<'_> {
 
 fn go_on(stop: &AtomicBool) -> Result<()> {
     match stop.load(Ordering::Relaxed) {
-        true => Err(Error::disturbed("stopped while it submitted", "what was submitted is cancelled")),
+        true => Err(Error::disturbed("interrupted during submission", "the submitted jobs were cancelled")),
         false => Ok(()),
     }
 }

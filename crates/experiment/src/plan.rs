@@ -387,7 +387,7 @@ impl Plan {
         let note = if is_in_file { " (allow-write in the experiment file does not suffice)" } else { "" };
         Err(Error::input(
             format!("'{}' would overwrite {}, which exists{note}", self.name, refused.path.display()),
-            "add --allow-write to the command to destroy its contents, or name a file that does not exist, with --size",
+            "add --allow-write to the command to overwrite its contents, or specify a file that does not exist, with --size",
         ))
     }
 

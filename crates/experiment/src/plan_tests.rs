@@ -129,7 +129,7 @@ fn cells_that_the_host_cannot_run_are_kept_with_a_reason() {
     };
     let all = untestable(&interrupts_on(&[0, 1]));
     assert_eq!(all.len(), 24);
-    assert!(all.iter().all(|(cpus, why)| cpus == "non-irq" && why.contains("every online CPU takes")), "{all:?}");
+    assert!(all.iter().all(|(cpus, why)| cpus == "non-irq" && why.contains("every online CPU handles")), "{all:?}");
     // Unknown facts are not assumed.
     assert_eq!(untestable(&interrupts_on(&[])).len(), 48);
     assert_eq!(untestable(&Facts { below: &|_| None, ..two_cpus() }).len(), 48);
@@ -159,7 +159,7 @@ fn the_target_of_a_cell_determines_its_cpus_and_testability() {
     assert_eq!(*asked.borrow(), ["/dev/vdb"]);
     let reasons: Vec<Option<&str>> = p.cells.iter().map(|c| c.untestable.as_deref()).collect();
     let of_loop =
-        "--cpus irq: /dev/loop0 is on no disk, so no interrupt completes its I/O; name the CPUs: --cpus 0,2-3";
+        "--cpus irq: /dev/loop0 is on no disk, so no interrupt completes its I/O; specify the CPUs: --cpus 0,2-3";
     assert_eq!(reasons, [None, Some(of_loop)]);
     let paths: Vec<&str> = p.cells.iter().map(|c| c.target.as_ref().unwrap().path.as_str()).collect();
     assert_eq!(paths, ["/dev/vdb", "/dev/loop0"]);

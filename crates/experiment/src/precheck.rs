@@ -59,7 +59,7 @@ pub fn check(plan: &mut Plan, tell: Tell<'_>, stop: &AtomicBool) -> Result<Optio
     if changes_rings(plan) {
         supervisor::gets_a_ring().map_err(|e| {
             let Refusal { why, restore } = Circumstances::read().ring(e.raw_os_error().unwrap_or(0));
-            Error::machine(format!("no program can set up an io_uring here: {why}"), restore)
+            Error::machine(format!("programs cannot set up an io_uring here: {why}"), restore)
         })?;
     }
     let Some((first, as_is)) = look_as_is(base, options, plan, stop)? else { return Ok(None) };
@@ -232,7 +232,10 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
     input::no_pipe()?;
     let name = options.argv.join(" ");
     if let Ended::Stuck(why) = &r.end {
-        return Err(Error::input(format!("{name}, unmodified: {why}"), "use a load that ends, or increase --stall"));
+        return Err(Error::input(
+            format!("{name}, unmodified: {why}"),
+            "use a load that terminates, or increase --stall",
+        ));
     }
     // The measured time would only be the startup time, and background processes are killed before they finish.
     let is_left = |pid: u32| r.background.iter().any(|(left, _)| *left == pid);

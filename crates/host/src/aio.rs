@@ -24,7 +24,7 @@ pub fn posix() -> Result<(), Refusal> {
     let refused = |e: io::Error| match e.raw_os_error() {
         Some(libc::EAGAIN) => Refusal::new(
             "glibc cannot create its helper thread: too many processes",
-            "raise it: ulimit -u, or the limit of this process's pids cgroup",
+            "raise the limit: ulimit -u, or this process's pids cgroup limit",
         ),
         Some(errno) => unexplained("a read by POSIX AIO failed", errno),
         None => unexplained("a read by POSIX AIO failed", libc::EIO),

@@ -51,7 +51,7 @@ pub(crate) fn parse_list(text: &str) -> std::result::Result<Vec<u32>, String> {
             Some((first, last)) => {
                 let (first, last) = (number(first)?, number(last)?);
                 if first > last {
-                    return Err(format!("'{}' runs backwards: write {last}-{first}", part.trim()));
+                    return Err(format!("'{}' is in descending order: write {last}-{first}", part.trim()));
                 }
                 cpus.extend(first..=last);
             }
@@ -226,7 +226,7 @@ mod tests {
         for bad in ["x", "1-", "-1", "0,,1", "0-4294967295", "1 2"] {
             assert!(parse_list(bad).unwrap_err().contains("not a CPU number"), "{bad}");
         }
-        assert_eq!(parse_list("3-1").unwrap_err(), "'3-1' runs backwards: write 1-3");
+        assert_eq!(parse_list("3-1").unwrap_err(), "'3-1' is in descending order: write 1-3");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(super) fn snapshot_in(root: &Path) -> Result<Interrupts> {
         Error::machine("cannot read /proc/interrupts", "run where /proc is mounted and readable").because(e)
     })?;
     parse(&text).ok_or_else(|| {
-        Error::machine("/proc/interrupts has no line of CPU columns", "report this with the file's text")
+        Error::machine("/proc/interrupts has no header line with CPU columns", "report this with the file's text")
     })
 }
 

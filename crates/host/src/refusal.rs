@@ -74,7 +74,7 @@ impl Circumstances {
             {
                 let group = match self.settings.io_uring_group {
                     Some(gid) if gid >= 0 => format!("join the group {gid} (kernel.io_uring_group)"),
-                    _ => "name a group in kernel.io_uring_group and join it".into(),
+                    _ => "set kernel.io_uring_group to a group and join it".into(),
                 };
                 Refusal::new(
                     "kernel.io_uring_disabled is 1: only its group and CAP_SYS_ADMIN may create a ring",
@@ -83,24 +83,23 @@ impl Circumstances {
             }
             libc::EPERM if self.filtered() => filter(),
             libc::EPERM => Refusal::new(
-                "a security module (SELinux and the like) refuses io_uring to this process",
+                "a security module (such as SELinux) denies io_uring to this process",
                 "allow it in the module's policy",
             ),
             libc::ENOMEM if self.rings_are_locked_memory() => Refusal::new(
                 "a ring counts as locked memory, and this user's limit is reached",
                 "raise it: ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or run with CAP_IPC_LOCK",
             ),
-            libc::ENOMEM => Refusal::new(
-                "there is no memory for a ring",
-                "free memory, or raise the limit of this process's memory cgroup",
-            ),
-            libc::EMFILE => Refusal::new("this process has as many files open as it may", "raise it: ulimit -n"),
-            libc::ENFILE => Refusal::new("the system has as many files open as it may", "raise fs.file-max"),
+            libc::ENOMEM => {
+                Refusal::new("not enough memory for a ring", "free memory, or raise this process's memory cgroup limit")
+            }
+            libc::EMFILE => Refusal::new("this process has reached its open file limit", "raise it: ulimit -n"),
+            libc::ENFILE => Refusal::new("the system has reached its open file limit", "raise fs.file-max"),
             libc::EAGAIN => Refusal::new(
                 "the ring's kernel thread could not be created: too many processes",
-                "raise it: ulimit -u, or the limit of this process's pids cgroup",
+                "raise the limit: ulimit -u, or this process's pids cgroup limit",
             ),
-            other => unexplained("a ring can't be made", other),
+            other => unexplained("cannot create a ring", other),
         }
     }
 
@@ -109,11 +108,11 @@ impl Circumstances {
         match errno {
             libc::EINVAL if self.older_than(since) => Refusal::new("this kernel does not have it", or_later(since)),
             libc::EINVAL => Refusal::new(
-                format!("the kernel refuses it, although Linux {} has it", name(since)),
+                format!("the kernel rejects it, although Linux {} supports it", name(since)),
                 format!("{}, not changed by its distributor in this", or_later(since)),
             ),
             libc::EPERM if self.older_than((5, 11, 0)) => {
-                Refusal::new("before Linux 5.11 only root may have a polling thread", "run as root")
+                Refusal::new("before Linux 5.11, only root may use SQPOLL", "run as root")
             }
             other => self.ring(other),
         }
@@ -154,9 +153,9 @@ impl Circumstances {
             ),
             libc::ENOSYS => Refusal::new("this kernel was built without native aio", "a kernel with CONFIG_AIO=y"),
             libc::ENOMEM => {
-                Refusal::new("there is no memory for an aio context", "free memory, or raise the cgroup's limit")
+                Refusal::new("not enough memory for an aio context", "free memory, or raise the cgroup's limit")
             }
-            other => unexplained("an aio context cannot be created", other),
+            other => unexplained("cannot create an aio context", other),
         }
     }
 }
@@ -205,7 +204,7 @@ mod tests {
         assert!(with(new, Some(1), 0, off).ring(libc::EPERM).restore.contains("join the group 7"));
         let mut nobody = with(new, Some(1), 0, off);
         nobody.settings.io_uring_group = Some(-1);
-        assert!(nobody.ring(libc::EPERM).restore.contains("name a group in kernel.io_uring_group"));
+        assert!(nobody.ring(libc::EPERM).restore.contains("set kernel.io_uring_group to a group"));
         assert!(why(with(new, Some(1), !0, off), libc::EPERM).contains("security module"));
         assert!(why(with(new, Some(0), 0, Seccomp::Filter), libc::EPERM).contains("seccomp"));
         assert!(why(with(new, Some(0), 0, Seccomp::Filter), libc::ENOSYS).contains("seccomp"));
@@ -215,15 +214,15 @@ mod tests {
         assert!(why(with((4, 19, 0), None, 0, off), libc::ENOSYS).contains("older"));
         assert!(why(with((5, 10, 0), None, 0, off), libc::ENOMEM).contains("locked"));
         assert!(why(with(new, None, 0, off), libc::ENOMEM).contains("locked"));
-        assert!(why(with(new, None, !0, off), libc::ENOMEM).contains("no memory"));
-        assert!(why(with((6, 1, 0), None, 0, off), libc::ENOMEM).contains("no memory"));
+        assert!(why(with(new, None, !0, off), libc::ENOMEM).contains("not enough memory"));
+        assert!(why(with((6, 1, 0), None, 0, off), libc::ENOMEM).contains("not enough memory"));
     }
 
     #[test]
     fn a_flag_of_a_later_kernel_is_reported_with_its_release() {
         let c = with((5, 15, 0), None, 0, Seccomp::Off);
         assert_eq!(c.flag(libc::EINVAL, (6, 1, 0)).restore, "Linux 6.1 or later");
-        assert!(c.flag(libc::EINVAL, (5, 5, 0)).why.contains("though Linux 5.5 has it"));
+        assert!(c.flag(libc::EINVAL, (5, 5, 0)).why.contains("though Linux 5.5 supports it"));
     }
 
     #[test]

@@ -30,8 +30,7 @@ impl Acceleration {
     /// KVM, or an error with the reason why it does not work.
     pub fn kvm() -> Result<Self> {
         kvm_works().map(|()| Acceleration::Kvm).map_err(|e| {
-            Error::machine("KVM does not work here", "leave --accel out: the lab then emulates the processor")
-                .because(e)
+            Error::machine("KVM does not work here", "omit --accel; the lab then emulates the processor").because(e)
         })
     }
 }

@@ -19,10 +19,11 @@ impl Cache {
     /// `named`, or `$XDG_CACHE_HOME/iotrail/lab`, or `~/.cache/iotrail/lab`. Creates nothing yet.
     pub fn at(named: Option<&Path>) -> Result<Self> {
         let root = match named {
-            Some(path) => std::path::absolute(path)
-                .map_err(|e| Error::input("cannot tell where the cache is", "name it with --cache DIR").because(e))?,
+            Some(path) => std::path::absolute(path).map_err(|e| {
+                Error::input("cannot determine the cache directory", "specify it with --cache DIR").because(e)
+            })?,
             None => {
-                const REMEDY: &str = "name the lab's cache with --cache DIR";
+                const REMEDY: &str = "specify the lab's cache with --cache DIR";
                 let dir = folders::cache();
                 let dir =
                     dir.ok_or_else(|| Error::input("neither XDG_CACHE_HOME nor HOME is set", REMEDY))?.join("lab");
@@ -83,7 +84,7 @@ impl Cache {
 pub(super) fn cannot_write(path: &Path, cause: std::io::Error) -> Error {
     Error::machine(
         format!("cannot write {}", path.display()),
-        "check its permissions and free space, or name another directory with --cache DIR",
+        "check its permissions and free space, or specify another directory with --cache DIR",
     )
     .because(cause)
 }

@@ -53,7 +53,7 @@ impl FromStr for Drive {
         let (mut keep, mut latency) = (false, None);
         for option in text.split(',').filter(|o| !o.is_empty()) {
             let (name, value) = option.split_once('=').ok_or_else(|| format!("'{option}' has no value: {FORM}"))?;
-            let number = || value.parse::<u32>().map_err(|_| format!("{name}: '{value}' is no number"));
+            let number = || value.parse::<u32>().map_err(|_| format!("{name}: '{value}' is not a number"));
             match name {
                 "queues" => drive.queues = number()?,
                 "poll" => drive.poll = number()?,
@@ -67,20 +67,22 @@ impl FromStr for Drive {
                     }
                 }
                 "errors" => drive.errors.push(value.parse()?),
-                _ => return Err(format!("there is no '{name}': {FORM}")),
+                _ => return Err(format!("unknown property '{name}': {FORM}")),
             }
         }
         if drive.queues == 0 || drive.queues.saturating_add(drive.poll) > MOST_QUEUES {
-            return Err(format!("a drive has 1 to {MOST_QUEUES} queues, at least one of them with an interrupt"));
+            return Err(format!("a drive needs 1 to {MOST_QUEUES} queues, at least one of them with an interrupt"));
         }
         if drive.size_bytes == 0 || !drive.size_bytes.is_multiple_of(SECTOR) {
-            return Err(format!("size: a drive has whole sectors of {SECTOR} bytes"));
+            return Err(format!("size: must be a multiple of the {SECTOR}-byte sectors"));
         }
         if let Some(far) = drive.errors.iter().find(|e| e.offset_bytes >= drive.size_bytes) {
             return Err(format!("errors: {} is beyond the end of the drive", far.offset_bytes));
         }
         drive.data = match (keep, latency) {
-            (true, Some(_)) => return Err("latency: only a drive that discards its data has one that is known".into()),
+            (true, Some(_)) => {
+                return Err("latency: requires data=discard, since the latency of stored data is unknown".into());
+            }
             (true, None) => Data::Keep,
             (false, latency) => Data::Discard { latency: latency.unwrap_or(LATENCY) },
         };
@@ -104,7 +106,7 @@ impl FromStr for Failing {
         // 0 is a valid offset, but not a valid size.
         let offset_bytes = if offset == "0" { 0 } else { offset.parse::<Bytes>()?.0 };
         if !offset_bytes.is_multiple_of(SECTOR) {
-            return Err(format!("errors: {offset} is not where a sector of {SECTOR} bytes begins"));
+            return Err(format!("errors: offset {offset} is not a multiple of the {SECTOR}-byte sectors"));
         }
         Ok(Failing { write, offset_bytes })
     }
@@ -191,13 +193,13 @@ mod tests {
     fn invalid_drive_options_are_rejected() {
         let told = |text: &str| text.parse::<Drive>().unwrap_err();
         assert_eq!(told("queues"), format!("'queues' has no value: {FORM}"));
-        assert_eq!(told("queue=1"), format!("there is no 'queue': {FORM}"));
-        assert_eq!(told("queues=x"), "queues: 'x' is no number");
+        assert_eq!(told("queue=1"), format!("unknown property 'queue': {FORM}"));
+        assert_eq!(told("queues=x"), "queues: 'x' is not a number");
         assert!(told("queues=0").contains("1 to 1024 queues") && told("poll=4294967295").contains("1 to 1024 queues"));
         assert_eq!(told("data=maybe"), "data: 'maybe' is neither keep nor discard");
         assert!(told("data=keep,latency=1ms").starts_with("latency: "));
         assert_eq!(told("errors=5"), "errors: '5' is neither read@OFFSET nor write@OFFSET");
-        assert!(told("errors=read@100").contains("not where a sector"));
+        assert!(told("errors=read@100").contains("is not a multiple of the"));
         assert_eq!(told("size=1m,errors=read@1m"), "errors: 1048576 is beyond the end of the drive");
         assert!(told("size=1000").starts_with("size: "));
     }

@@ -51,7 +51,7 @@ impl Ports<File> {
 
 fn no_port(name: &str) -> Error {
     Error::machine(
-        format!("this machine has no port {name}"),
+        format!("no port named {name} on this machine"),
         "this command is for the lab's guest: use `iotrail lab run`",
     )
 }
@@ -92,7 +92,7 @@ pub fn keep<P: Port>(order: &Order, ports: Ports<P>, end_others: fn()) -> io::Re
         Ok(child) => child,
         Err(e) => {
             let name = order.command.first().map(|n| Path::new(n).display().to_string()).unwrap_or_default();
-            let text = format!("iotrail: cannot run {name} in the lab: {e}; name a program that is there\n");
+            let text = format!("iotrail: cannot run {name} in the lab: {e}; specify a program that exists there\n");
             let mut stderr = stderr;
             stderr.write_all(text.as_bytes())?;
             // As in a shell.
@@ -118,7 +118,7 @@ pub fn keep<P: Port>(order: &Order, ports: Ports<P>, end_others: fn()) -> io::Re
         }
     }
     let carried =
-        |thread: JoinHandle<u64>| thread.join().map_err(|_| io::Error::other("a stream was not carried to its end"));
+        |thread: JoinHandle<u64>| thread.join().map_err(|_| io::Error::other("a stream was not copied completely"));
     let (stdout_bytes, stderr_bytes) = (carried(out)?, carried(err)?);
     end(&mut control, status, stdout_bytes, stderr_bytes)
 }
@@ -128,7 +128,7 @@ fn end(control: &mut impl Write, status: u8, stdout_bytes: u64, stderr_bytes: u6
 }
 
 fn spawn(order: &Order) -> io::Result<Child> {
-    let (name, args) = order.command.split_first().ok_or_else(|| io::Error::other("no command is named"))?;
+    let (name, args) = order.command.split_first().ok_or_else(|| io::Error::other("no command is specified"))?;
     let mut command = Command::new(name);
     command.args(args).current_dir(&order.working_folder).env_clear().envs(order.environment.iter().cloned());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

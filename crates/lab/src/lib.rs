@@ -112,7 +112,7 @@ pub fn prepare<'a>(asked: &'a MachineOptions<'a>, tell: &dyn Fn(&str)) -> Result
     std::fs::create_dir_all(at(SHARED).join(LEFT)).map_err(files)?;
     std::fs::create_dir_all(at(SHARED).join(STATE)).map_err(files)?;
     let program = std::env::current_exe().and_then(std::fs::canonicalize).map_err(|e| {
-        Error::machine("cannot find this program's own file", "start it again: it has been replaced or removed")
+        Error::machine("cannot find the iotrail binary", "start iotrail again: the binary was replaced or removed")
             .because(e)
     })?;
     let link = at(SHARED).join(PROGRAM);
@@ -185,8 +185,8 @@ pub fn takes_artifacts(to: &Path, existing: Existing) -> Result<()> {
         return Ok(());
     }
     Err(Error::input(
-        format!("{} is no empty folder", to.display()),
-        "name another one with --artifacts, or replace files of the same names with --force",
+        format!("{} is not an empty directory", to.display()),
+        "specify another one with --artifacts, or replace files of the same names with --force",
     ))
 }
 
@@ -194,7 +194,7 @@ fn bring(from: &Path, to: &Path, existing: Existing) -> Result<usize> {
     let mut out = Folder::open(to, existing, "--artifacts")?;
     let cannot = |e| {
         let what = format!("cannot copy the command's files to {}", to.display());
-        Error::machine(what, "name another folder with --artifacts").because(e)
+        Error::machine(what, "specify another directory with --artifacts").because(e)
     };
     let mut files = 0;
     let mut folders = vec![PathBuf::new()];
@@ -225,8 +225,9 @@ pub fn refresh(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<()> {
 /// experiments' target, which are the lab's.
 fn order(command: &[OsString], has_drive: bool, other_root: bool) -> Result<Order> {
     let here = if other_root { Ok("/".into()) } else { std::env::current_dir() };
-    let here =
-        here.map_err(|e| Error::input("the working directory no longer exists", "change to one that is").because(e))?;
+    let here = here.map_err(|e| {
+        Error::input("the working directory no longer exists", "change to an existing directory").because(e)
+    })?;
     let (variables, search) = if other_root {
         (root::environment(std::env::vars_os()), Some("/usr/sbin:/usr/bin:/sbin:/bin".into()))
     } else {
@@ -275,18 +276,21 @@ fn initramfs(asked: &MachineOptions, busybox: &Path) -> Result<Vec<u8>> {
     // modprobe searches the directory of the running release. A directory of another name must belong to the same
     // kernel.
     let release = modules.file_name().and_then(|n| n.to_str()).ok_or_else(|| {
-        Error::input(format!("{} has no kernel's name", modules.display()), "name lib/modules/RELEASE with --modules")
+        Error::input(
+            format!("{} is not named after a kernel release", modules.display()),
+            "specify lib/modules/RELEASE with --modules",
+        )
     })?;
     // A symlink on the path would point elsewhere if this machine's files are not the guest's root.
     let modules_here = modules.canonicalize().map_err(|e| {
         Error::input(
             format!("cannot find the modules in {}", modules.display()),
-            "name lib/modules/RELEASE with --modules",
+            "specify lib/modules/RELEASE with --modules",
         )
         .because(e)
     })?;
     let busybox = std::fs::read(busybox).map_err(|e| {
-        Error::machine(format!("cannot read {}", busybox.display()), "remove it, and it is fetched again").because(e)
+        Error::machine(format!("cannot read {}", busybox.display()), "remove it; it will be fetched again").because(e)
     })?;
     let mut archive = Archive::default();
     for folder in ["bin", "dev", "host", "lib", "proc", "root", "sys", "writes"] {

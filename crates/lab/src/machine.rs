@@ -106,7 +106,7 @@ impl Parts<'_> {
     /// Starts the machine. The drives' files must exist.
     pub fn start(&self) -> Result<Machine> {
         let fail = |e: io::Error| {
-            Error::machine("cannot start the virtual machine", "see the limits of processes and files: ulimit -a")
+            Error::machine("cannot start the virtual machine", "check the process and file limits: ulimit -a")
                 .because(e)
         };
         let pair = || UnixStream::pair().map_err(fail);

@@ -33,7 +33,7 @@ pub fn closure(folder: &Path, names: &[&str]) -> Result<Closure> {
         std::fs::read_to_string(&path).map_err(|e| {
             Error::input(
                 format!("cannot read {}", path.display()),
-                "name the folder of the kernel's modules with --modules",
+                "specify the kernel's module directory with --modules",
             )
             .because(e)
         })

@@ -48,8 +48,8 @@ impl<'a> Packages<'a> {
         }
         if !Path::new(KEYS).exists() {
             return Err(Error::machine(
-                format!("cannot check Debian's signatures: {KEYS} is not there"),
-                "install the package debian-archive-keyring, or name a kernel with --kernel FILE --modules DIR",
+                format!("cannot check Debian's signatures: {KEYS} does not exist"),
+                "install the package debian-archive-keyring, or specify a kernel with --kernel FILE --modules DIR",
             ));
         }
         tell("reading the package lists");
@@ -160,8 +160,8 @@ pub(super) fn said_by(command: &mut Command, name: &str) -> Result<String> {
     command.stdin(Stdio::null()).env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive");
     let output = command.output().map_err(|e| {
         Error::machine(
-            format!("cannot fetch packages: {name} does not run here"),
-            "fetch them on a Debian-like machine, or name a kernel with --kernel FILE --modules DIR",
+            format!("cannot fetch packages: cannot run {name}"),
+            "fetch them on a Debian-based machine, or specify a kernel with --kernel FILE --modules DIR",
         )
         .because(e)
     })?;
@@ -170,7 +170,7 @@ pub(super) fn said_by(command: &mut Command, name: &str) -> Result<String> {
     }
     let text = String::from_utf8_lossy(&output.stderr);
     let errors = || text.lines().filter_map(|l| l.strip_prefix("E: ").or_else(|| l.strip_prefix("Err:")));
-    let told = errors().next().or_else(|| text.lines().last()).unwrap_or("it does not say why").trim().to_owned();
+    let told = errors().next().or_else(|| text.lines().last()).unwrap_or("it printed no reason").trim().to_owned();
     Err(Error::machine(format!("{name} failed"), "check the network and the mirror in /etc/apt").because(told))
 }
 

@@ -32,19 +32,19 @@ pub fn root(
     }
     let named = |path: &Path, what: &str, option: &str| {
         std::fs::canonicalize(path).map_err(|e| {
-            Error::input(format!("cannot read {what} {}", path.display()), format!("name another one with {option}"))
+            Error::input(format!("cannot read {what} {}", path.display()), format!("specify another one with {option}"))
                 .because(e)
         })
     };
     let program = match program {
         Some(program) => named(program, "the program", "--program")?,
         None if arch == Arch::host() => std::env::current_exe().map_err(|e| {
-            Error::machine("cannot find this program's own file", "name it with --program FILE").because(e)
+            Error::machine("cannot find the iotrail binary", "specify it with --program FILE").because(e)
         })?,
         None => {
             return Err(Error::input(
-                format!("this program does not run on {arch}"),
-                format!("build one for {arch}, and name it with --program FILE"),
+                format!("this iotrail binary does not run on {arch}"),
+                format!("build iotrail for {arch}, and specify the binary with --program FILE"),
             ));
         }
     };

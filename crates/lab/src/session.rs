@@ -93,10 +93,10 @@ fn boot(prepared: &mut Prepared, how: &Options, began: Instant, mut limit: Durat
         };
         if prepared.acceleration == Acceleration::Kvm {
             if !prepared.asked.may_emulate {
-                const REMEDY: &str = "leave --accel out: the lab then emulates the processor";
-                return Err(Error::machine("KVM does not run the lab's machine", REMEDY).because(words));
+                const REMEDY: &str = "omit --accel; the lab then emulates the processor";
+                return Err(Error::machine("KVM cannot run the lab's machine", REMEDY).because(words));
             }
-            (how.tell)(&format!("KVM does not run it ({words}): {EMULATED}"));
+            (how.tell)(&format!("KVM cannot run it ({words}): {EMULATED}"));
             prepared.emulate(how.tell)?;
             limit = boot_limit(prepared);
             kvm_failed = Some(words);
@@ -104,7 +104,7 @@ fn boot(prepared: &mut Prepared, how: &Options, began: Instant, mut limit: Durat
             return Err(no_boot(&words));
         } else {
             // About one boot in 60 hangs, and on a busy host a guest timer may be too late for its kernel.
-            (how.tell)(&format!("the machine did not boot ({words}): it is started once more"));
+            (how.tell)(&format!("the machine did not boot ({words}); starting it again"));
         }
     }
 }
@@ -132,7 +132,7 @@ fn attempt(
     let started = Instant::now();
     let mut machine = prepared.parts().start()?;
     let events = connect(&machine).map_err(|e| {
-        Error::machine("cannot listen to the virtual machine", "see the limits of processes and files: ulimit -a")
+        Error::machine("cannot listen to the virtual machine", "check the process and file limits: ulimit -a")
             .because(e)
     })?;
     let (mut boot, mut asked, mut fed) = (None::<Duration>, None, false);
@@ -168,12 +168,12 @@ fn attempt(
             feed(&machine);
         }
         if let Some(status) = machine.ended() {
-            let what = format!("the machine ended by itself ({status})");
+            let what = format!("the machine exited on its own ({status})");
             return if boot.is_none() { Ok(Attempt::Died(what)) } else { Err(broke_down(prepared, &what)) };
         }
         if began.elapsed() > how.limit {
             return Err(Error::disturbed(
-                format!("the lab's time limit of {:?} has ended the command", how.limit),
+                format!("the command was stopped by the lab's time limit of {:?}", how.limit),
                 "its stored results are kept; use a longer --timeout",
             ));
         }
@@ -196,7 +196,7 @@ fn attempt(
                 asked = Some(Instant::now());
             }
             (_, Some(at)) if at.elapsed() > GRACE => {
-                return Err(interrupted(&format!("the command did not end within {GRACE:?} of the signal")));
+                return Err(interrupted(&format!("the command did not exit within {GRACE:?} of the signal")));
             }
             _ => {}
         }
@@ -204,7 +204,7 @@ fn attempt(
 }
 
 fn interrupted(when: &str) -> Error {
-    Error::disturbed(format!("the lab was interrupted: {when}"), "what was stored is kept")
+    Error::disturbed(format!("the lab was interrupted: {when}"), "stored results are kept")
 }
 
 /// Sends a message. An exited machine is detected elsewhere.
@@ -294,7 +294,7 @@ fn no_boot(words: &str) -> Error {
 }
 
 fn broke_down(prepared: &Prepared, what: &str) -> Error {
-    Error::machine(format!("the lab's machine failed: {what}"), "what was stored is kept").because(last_words(prepared))
+    Error::machine(format!("the lab's machine failed: {what}"), "stored results are kept").because(last_words(prepared))
 }
 
 fn kvm_error(prepared: &Prepared) -> Option<String> {
@@ -402,7 +402,7 @@ mod tests {
             let (ended, said) = lab_run(place.path(), kvm, true);
             assert_eq!(ended.unwrap(), 7);
             assert_eq!(said.len(), 2, "{said:?}");
-            assert!(said[0].starts_with("KVM does not run it (") && said[0].contains(reason), "{said:?}");
+            assert!(said[0].starts_with("KVM cannot run it (") && said[0].contains(reason), "{said:?}");
             assert!(said[0].ends_with(EMULATED) && said[1].starts_with("up after "), "{said:?}");
             let cache = Cache::at(Some(place.path())).unwrap();
             let remembered = |vmlinux: &str| Failure::of(&cache, &place.path().join(vmlinux)).reason();
@@ -419,11 +419,8 @@ mod tests {
         failure.remember("it hung").unwrap();
         let (ended, said) = lab_run(place.path(), CRASHES, false);
         let error = ended.unwrap_err().to_string();
-        assert!(
-            error.starts_with("KVM does not run the lab's machine: QEMU stopped it: KVM internal error"),
-            "{error}"
-        );
-        assert!(error.ends_with("leave --accel out: the lab then emulates the processor"), "{error}");
+        assert!(error.starts_with("KVM cannot run the lab's machine: QEMU stopped it: KVM internal error"), "{error}");
+        assert!(error.ends_with("omit --accel; the lab then emulates the processor"), "{error}");
         assert_eq!(said, Vec::<String>::new());
         assert_eq!(failure.reason().as_deref(), Some("it hung"));
         assert_eq!(lab_run(place.path(), "true", false).0.unwrap(), 7);

@@ -87,13 +87,13 @@ fn unpacked(folder: &Path, arch: Arch) -> Result<Program> {
     let program = Some(folder.join("usr/bin").join(qemu)).filter(|p| p.exists());
     let (Some(loader), Some(program)) = (loader, program) else {
         return Err(Error::machine(
-            format!("{} is not whole", folder.display()),
+            format!("{} is incomplete", folder.display()),
             format!("remove it and try again, or install the package {package}"),
         ));
     };
     let mut words: Vec<OsString> = vec![loader.into(), "--library-path".into()];
     words.push(std::env::join_paths(&libraries).map_err(|e| {
-        Error::input("the cache's path holds a colon", "name another folder with --cache DIR").because(e)
+        Error::input("the cache path contains a colon", "specify another directory with --cache DIR").because(e)
     })?);
     words.push(program.into());
     // It looks for its firmware next to its executable, which appears to be the loader.
@@ -116,7 +116,7 @@ pub fn busybox(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<PathBuf
     places
         .into_iter()
         .find(|p| p.exists())
-        .ok_or_else(|| Error::machine(format!("{} holds no busybox", folder.display()), "remove it and try again"))
+        .ok_or_else(|| Error::machine(format!("{} contains no busybox", folder.display()), "remove it and try again"))
 }
 
 #[cfg(test)]

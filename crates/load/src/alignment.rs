@@ -17,7 +17,7 @@ pub fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) 
     let (memory, offset) = match direct_alignment(file) {
         Some(a) => a,
         None if device => {
-            let bytes = device::block_bytes(file).map_err(|e| cannot("tell the block size of", path, e))?;
+            let bytes = device::block_bytes(file).map_err(|e| cannot("read the block size of", path, e))?;
             (bytes, bytes)
         }
         None => return Ok(()), // a kernel before 6.1: the first I/O reports it
@@ -37,7 +37,7 @@ pub fn check_alignment(spec: &LoadSpec, path: &Path, file: &File, device: bool) 
     }
     if memory as usize > PAGE {
         return Err(Error::machine(
-            format!("{} wants direct I/O from memory aligned to {memory} bytes", path.display()),
+            format!("{} requires direct I/O buffers to be aligned to {memory} bytes", path.display()),
             "use --buffered",
         ));
     }

@@ -20,7 +20,7 @@ pub fn check_room(jobs: u32, slots: u32, block_bytes: u32) -> Result<()> {
     let available = std::fs::read_to_string("/proc/meminfo").ok().and_then(|m| available_kib(&m));
     match available {
         Some(kib) if bytes > u128::from(kib) << 10 => Err(Error::machine(
-            format!("the I/O buffers need {} MiB of memory, and {} MiB are available", bytes >> 20, kib >> 10),
+            format!("the I/O buffers need {} MiB of memory, but only {} MiB is available", bytes >> 20, kib >> 10),
             "use a smaller --depth, --bs or --jobs",
         )),
         _ => Ok(()),
@@ -97,6 +97,6 @@ mod tests {
         assert_eq!(available_kib("MemTotal: 9 kB\n"), None);
         check_room(1, 16, 4096).unwrap();
         let e = check_room(4096, 32768, 1 << 30).unwrap_err();
-        assert!(e.to_string().starts_with("the I/O buffers need 137438953472 MiB of memory, and "), "{e}");
+        assert!(e.to_string().starts_with("the I/O buffers need 137438953472 MiB of memory, but only "), "{e}");
     }
 }

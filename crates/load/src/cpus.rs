@@ -17,8 +17,8 @@ struct Naming {
     example: &'static str,
 }
 
-const JOBS: Naming = Naming { before: "--cpus ", remedy: "name the CPUs", example: "--cpus 0,2-3" };
-const REAPER: Naming = Naming { before: "--reaper thread:", remedy: "name the CPU", example: "--reaper thread:0" };
+const JOBS: Naming = Naming { before: "--cpus ", remedy: "specify the CPUs", example: "--cpus 0,2-3" };
+const REAPER: Naming = Naming { before: "--reaper thread:", remedy: "specify the CPU", example: "--reaper thread:0" };
 
 /// The CPUs in `--cpus`, in order and without duplicates: a list (`0,2-3`), `irq` or `non-irq`. Never empty.
 pub fn resolve(text: &str, target: Option<&Target>, online: &[u32]) -> Result<Vec<u32>> {
@@ -54,7 +54,7 @@ fn by_interrupts(word: &str, target: Option<&Target>, online: &[u32], naming: Na
     Some(match (taken.is_empty(), cpus.is_empty()) {
         (false, false) => Ok(cpus),
         (false, true) if !wanted => Err(Error::machine(
-            format!("{before}non-irq: every online CPU takes the target's interrupts"),
+            format!("{before}non-irq: every online CPU handles interrupts of the target"),
             format!("{remedy}, or use {before}irq"),
         )),
         _ => Err(no_interrupts(word, target, naming)),
@@ -67,8 +67,8 @@ fn of_interrupts(target: Option<&Target>) -> Vec<u32> {
 
 fn no_interrupts(word: &str, target: Option<&Target>, Naming { before, remedy, example }: Naming) -> Error {
     let why = match target {
-        _ if !procfs::is_mounted() => "/proc is not mounted here, so the target's interrupts cannot be told".to_owned(),
-        None => "the load has no target whose interrupts could be looked up".to_owned(),
+        _ if !procfs::is_mounted() => "/proc is not mounted here, so the target's interrupts are unknown".to_owned(),
+        None => "the load has no target with interrupts".to_owned(),
         Some(Target { path, device: Some(device), .. }) => {
             format!("{path} is on {device}, which has no interrupts of its own")
         }
@@ -86,12 +86,12 @@ pub fn online(cpu: u32, online: &[u32], option: &str) -> Result<()> {
         return Ok(());
     }
     let there = online.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    Err(Error::input(format!("{option}: CPU {cpu} does not exist"), format!("use some of {there}")))
+    Err(Error::input(format!("{option}: CPU {cpu} does not exist"), format!("the online CPUs are {there}")))
 }
 
 /// Parses `0,2-3`.
 pub(crate) fn parse(list: &str) -> Result<Vec<u32>> {
-    let bad = || Error::input(format!("'{list}' is not a list of CPUs"), "write 0,2-3, or irq or non-irq");
+    let bad = || Error::input(format!("'{list}' is not a CPU list"), "use the form 0,2-3, or irq or non-irq");
     let mut cpus = Vec::new();
     for part in list.split(',').map(str::trim) {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -111,13 +111,13 @@ pub(crate) fn parse(list: &str) -> Result<Vec<u32>> {
 /// Pins the calling thread to `cpu` and verifies that.
 pub fn bind(cpu: u32) -> Result<()> {
     let failed = |cause: io::Error| {
-        Error::machine(format!("cannot bind a thread to CPU {cpu}"), "choose a CPU of this process's cpuset")
+        Error::machine(format!("cannot bind a thread to CPU {cpu}"), "choose a CPU in this process's cpuset")
             .because(cause)
     };
     let set = alone(cpu).map_err(failed)?;
     sched_setaffinity(None, &set).map_err(|e| failed(e.into()))?;
     if !is_bound(cpu) {
-        return Err(failed(io::Error::other("the kernel accepted the request and did not apply it")));
+        return Err(failed(io::Error::other("the kernel accepted the request but did not apply it")));
     }
     Ok(())
 }
@@ -137,7 +137,7 @@ pub(crate) fn alone(cpu: u32) -> io::Result<CpuSet> {
 pub(crate) fn unbind() -> Result<()> {
     // The first thread's ID is the process ID.
     sched_getaffinity(Some(getpid())).and_then(|set| sched_setaffinity(None, &set)).map_err(|e| {
-        Error::machine("cannot let a thread run on all CPUs", "check the limits of this process's CPUs")
+        Error::machine("cannot allow a thread to run on all CPUs", "check this process's CPU affinity limits")
             .because(io::Error::from(e))
     })
 }

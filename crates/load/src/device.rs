@@ -20,14 +20,14 @@ pub fn refuse_used(path: &Path, meta: &Metadata) -> Result<()> {
 
 fn in_use(path: &Path, by: &str) -> Error {
     Error::input(
-        format!("{} is in use ({by}); a write load would destroy it", path.display()),
+        format!("{} is in use ({by}); a write load would overwrite it", path.display()),
         "unmount or release it first, or choose another device or a file",
     )
 }
 
 /// Claims a block device for writing until the file is closed. Fails if it is in use.
 pub fn claim(path: &Path) -> Result<File> {
-    refuse_used(path, &fs::metadata(path).map_err(|e| super::refusal::cannot("look at", path, e))?)?;
+    refuse_used(path, &fs::metadata(path).map_err(|e| super::refusal::cannot("access", path, e))?)?;
     match OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path) {
         Ok(file) => Ok(file),
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => Err(in_use(path, "the kernel does not report the user")),

@@ -29,7 +29,7 @@ const BLOCKS_MAX: u32 = 1 << 16;
 pub fn settle(passage: &Passage, spec: &LoadSpec) -> Option<Warning> {
     let Passage::Own(controller) = passage else { return None };
     let failed = if spec.writes() { controller.flush().err()? } else { return None };
-    Some(Warning::new("not_flushed", format!("what was written may be lost with the drive's power: {failed}"), ""))
+    Some(Warning::new("not_flushed", format!("written data may be lost if the drive loses power: {failed}"), ""))
 }
 
 /// Whether `path` is a namespace's generic character device.
@@ -54,19 +54,18 @@ pub struct Opened {
 pub fn generic(spec: &LoadSpec, path: &Path) -> Result<Opened> {
     let name = path.display();
     let meta = fs::metadata(path).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => Error::input(
-            format!("{name} does not exist"),
-            "name a namespace's generic device: `ls /dev/ng*` lists them",
-        ),
-        _ => cannot("look at", path, e),
+        io::ErrorKind::NotFound => {
+            Error::input(format!("{name} does not exist"), "specify an NVMe generic device: `ls /dev/ng*` lists them")
+        }
+        _ => cannot("access", path, e),
     })?;
     if !is_generic(path) {
-        let what = if meta.file_type().is_block_device() { "is a block device" } else { "is none" };
+        let what = if meta.file_type().is_block_device() { "is a block device" } else { "is not one" };
         return Err(Error::input(
-            format!("--engine {} takes an NVMe namespace's generic device, and {name} {what}", spec.engine),
+            format!("--engine {} requires an NVMe generic device, but {name} {what}", spec.engine),
             match instead(path) {
                 Some(generic) => format!("use --file {generic}"),
-                None => "name one with --file: `ls /dev/ng*` lists them".into(),
+                None => "specify one with --file: `ls /dev/ng*` lists them".into(),
             },
         ));
     }
@@ -76,9 +75,10 @@ pub fn generic(spec: &LoadSpec, path: &Path) -> Result<Opened> {
     let first = open()?;
     let namespace = cmd::namespace(first.as_raw_fd()).map_err(|e| match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            Error::machine(format!("no command may be passed to {name}"), "run as root (CAP_SYS_ADMIN)").because(e)
+            Error::machine(format!("passthrough commands to {name} are not permitted"), "run as root (CAP_SYS_ADMIN)")
+                .because(e)
         }
-        _ => Error::machine(format!("cannot identify the namespace of {name}"), "choose another one").because(e),
+        _ => Error::machine(format!("cannot identify the NVMe namespace of {name}"), "choose another one").because(e),
     })?;
     check_format(spec, path, &namespace, None)?;
     let bytes = usable(spec, path, namespace.bytes())?;
@@ -108,8 +108,8 @@ fn claim_disk(path: &Path) -> Result<Option<File>> {
 pub fn own(spec: &LoadSpec, path: &Path) -> Result<Opened> {
     let Some((address, wanted)) = path.to_str().and_then(parse) else {
         return Err(Error::input(
-            format!("--engine {} takes a drive's PCI address, and {} is none", spec.engine, path.display()),
-            "write --file 0000:00:04.0, with /N for namespace N: `lspci -D -d ::0108` lists the drives",
+            format!("--engine {} requires a drive's PCI address, but {} is not one", spec.engine, path.display()),
+            "use --file 0000:00:04.0, with /N for namespace N; `lspci -D -d ::0108` lists the drives",
         ));
     };
     check_leave(spec, path)?;
@@ -134,7 +134,7 @@ fn check_format(spec: &LoadSpec, path: &Path, namespace: &Namespace, limit: Opti
     if namespace.metadata_bytes > 0 {
         return Err(Error::machine(
             format!("the blocks of {name} have {} bytes of metadata each", namespace.metadata_bytes),
-            "choose a namespace without (nvme format changes it, and destroys its contents)",
+            "choose a namespace without metadata (nvme format can remove it, but destroys the contents)",
         ));
     }
     if !spec.block_bytes.is_multiple_of(unit) {
@@ -146,7 +146,7 @@ fn check_format(spec: &LoadSpec, path: &Path, namespace: &Namespace, limit: Opti
     let most = limit.unwrap_or(u64::MAX).min(u64::from(unit) * u64::from(BLOCKS_MAX));
     if u64::from(spec.block_bytes) > most {
         return Err(Error::input(
-            format!("--bs {}: {name} takes {most} bytes a command at most", spec.block_bytes),
+            format!("--bs {}: {name} accepts at most {most} bytes per command", spec.block_bytes),
             format!("use --bs {most} or less"),
         ));
     }
@@ -186,7 +186,7 @@ mod tests {
         );
         assert_eq!(
             check(1 << 20, &ns, Some(512 << 10)).unwrap_err(),
-            "--bs 1048576: x takes 524288 bytes a command at most; use --bs 524288 or less"
+            "--bs 1048576: x accepts at most 524288 bytes per command; use --bs 524288 or less"
         );
         let small = Namespace { block_shift: 9, ..ns };
         assert!(check(64 << 20, &small, None).unwrap_err().contains("33554432 bytes"));
@@ -197,11 +197,13 @@ mod tests {
     fn a_path_that_is_not_a_generic_device_is_rejected_and_not_created() {
         let says =
             |path: &str| generic(&spec(EngineKind::IoUringCmd, 4096), Path::new(path)).err().unwrap().to_string();
-        assert!(says("/dev/null").ends_with("and /dev/null is none; name one with --file: `ls /dev/ng*` lists them"));
-        assert!(says("/no/such").starts_with("/no/such does not exist; name a namespace's generic device"));
+        assert!(
+            says("/dev/null").ends_with("but /dev/null is not one; specify one with --file: `ls /dev/ng*` lists them")
+        );
+        assert!(says("/no/such").starts_with("/no/such does not exist; specify an NVMe generic device"));
         let e = own(&spec(EngineKind::NvmeUser, 4096), Path::new("/dev/nvme0n1")).err().unwrap().to_string();
         assert!(
-            e.starts_with("--engine nvme_user takes a drive's PCI address, and /dev/nvme0n1 is none; write"),
+            e.starts_with("--engine nvme_user requires a drive's PCI address, but /dev/nvme0n1 is not one; use"),
             "{e}"
         );
         assert!(!is_generic(Path::new("/dev/null")));

@@ -49,7 +49,7 @@ pub fn warn_of_holes(file: &File, bytes: u64) -> Option<Warning> {
     Some(Warning::new(
         "holes",
         format!("{percent} % of the target was never written: reads of it never reach the device"),
-        "remove the file and let it be made (--size), or write it first",
+        "remove the file so that it is created (--size), or write it first",
     ))
 }
 

@@ -116,7 +116,7 @@ pub fn stages(gate: &Gate, mut run: impl FnMut(Stage) -> Result<()>) -> Result<O
 
 /// The load was cancelled before its measured stage.
 pub fn called_off() -> Error {
-    Error::machine("the load was called off", "")
+    Error::machine("the load was cancelled", "")
 }
 
 /// Whether the error only results from another job's failure.

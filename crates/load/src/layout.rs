@@ -35,8 +35,8 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
     let name = path.display();
     if path.is_symlink() {
         return Err(Error::input(
-            format!("{name} is a symbolic link to something that does not exist"),
-            "name the file itself, or remove the link",
+            format!("{name} is a dangling symlink"),
+            "specify the file itself, or remove the symlink",
         ));
     }
     let Some(bytes) = spec.size else {
@@ -54,12 +54,12 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
     }
     match lay_out(&unfinished.file, bytes, progress, stop) {
         Ok(true) => {
-            let made = identity(&unfinished.file).map_err(|e| cannot("look at", path, e))?;
+            let made = identity(&unfinished.file).map_err(|e| cannot("access", path, e))?;
             unfinished.publish(path).map_err(|e| cannot("create", path, e))?;
             ours().insert(made);
             Ok(made)
         }
-        Ok(false) => Err(Error::machine(format!("stopped while laying out {name}"), "nothing of it was kept")),
+        Ok(false) => Err(Error::machine(format!("stopped while laying out {name}"), "no partial results were kept")),
         Err(e) => Err(cannot("lay out", path, e)),
     }
 }
@@ -129,8 +129,11 @@ impl Unfinished {
         let partial = PathBuf::from(partial);
         let file = options.create_new(true).open(&partial).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => Error::input(
-                format!("{} exists: another load creates this target, or was killed meanwhile", partial.display()),
-                "wait for the other one, or remove it",
+                format!(
+                    "{} exists: another load is creating this target, or was killed while doing so",
+                    partial.display()
+                ),
+                "wait for the other load, or remove the file",
             ),
             _ => cannot("create", path, e),
         })?;
@@ -193,7 +196,7 @@ fn lay_out(mut file: &File, bytes: u64, progress: &mut dyn FnMut(Progress), stop
 /// Removes the created file. Reports a failure on standard error.
 pub fn remove(path: &Path) {
     if let Err(e) = std::fs::remove_file(path) {
-        say(&format!("iotrail: cannot remove {} again: {e}", path.display()));
+        say(&format!("iotrail: cannot remove {}: {e}", path.display()));
     }
 }
 

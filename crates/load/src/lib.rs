@@ -121,7 +121,7 @@ pub fn run(
     let parties = spec.jobs as usize * if spec.reaper == ReaperKind::Same { 1 } else { 2 };
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_err(|e| Error::machine("the machine's clock stands before 1970", "set it").because(e))?;
+        .map_err(|e| Error::machine("the system clock is set before 1970", "set it").because(e))?;
     let seed = spec.seed.unwrap_or_else(iotrail_stats::random::fresh_seed);
     let shared = Shared {
         spec,

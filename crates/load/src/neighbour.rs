@@ -25,7 +25,7 @@ impl Neighbours {
         for &cpu in cpus {
             for _ in 0..each {
                 all.children.push(spawn(cpu).map_err(|e| {
-                    Error::machine(format!("cannot start a computing process on CPU {cpu}"), "use fewer in --neighbour")
+                    Error::machine(format!("cannot start a CPU-bound process on CPU {cpu}"), "use fewer in --neighbour")
                         .because(e)
                 })?);
             }

@@ -162,14 +162,14 @@ fn warn(spec: &LoadSpec, sum: &Tally, lag_ns: u64, missed: u64, moved: u32) -> V
     if sum.in_vain >= LOST {
         warnings.push(Warning::new(
             "target_lost",
-            format!("the last {} I/Os all failed or moved nothing: the load was ended", sum.in_vain),
-            "see the kernel's log: the device may have been removed",
+            format!("the last {} I/Os all failed or transferred nothing: the load was stopped", sum.in_vain),
+            "check the kernel log: the device may have been removed",
         ));
     }
     if sum.short_ios > 0 {
         warnings.push(Warning::new(
             "short_ios",
-            format!("{} of {} I/Os moved fewer bytes than the block size", sum.short_ios, sum.ios),
+            format!("{} of {} I/Os transferred fewer bytes than the block size", sum.short_ios, sum.ios),
             "check that no program truncates the target, and that its disk has free space",
         ));
     }
@@ -178,13 +178,13 @@ fn warn(spec: &LoadSpec, sum: &Tally, lag_ns: u64, missed: u64, moved: u32) -> V
         if missed > 0 {
             warnings.push(Warning::new(
                 "rate_not_met",
-                format!("{missed} I/Os of the {rate} per second asked for were not submitted in time and are missing in the latency"),
+                format!("{missed} of the requested {rate} I/Os per second were not submitted in time; the latency does not include them"),
                 "use a lower --rate, or a larger --depth",
             ));
         } else if lag_ns > 1_000_000 {
             warnings.push(Warning::new(
                 "rate_lag",
-                format!("a submission came {} µs after its intended time (counted in the latency)", lag_ns / 1000),
+                format!("a submission was {} µs late (included in the latency)", lag_ns / 1000),
                 "use a larger --depth, or --wait peek",
             ));
         }
@@ -222,20 +222,20 @@ fn by_name(failures: &BTreeMap<i32, u64>) -> Vec<ErrorCount> {
 
 fn remedy(spec: &LoadSpec, failure: i32) -> String {
     if Status::of_negated(failure).is_some() {
-        return "the drive itself says so: see its logs (nvme smart-log, nvme error-log)".into();
+        return "the drive itself reports this: check its logs (nvme smart-log, nvme error-log)".into();
     }
     let failed = Failure { errno: failure, iopoll: spec.ring.setup.has(Flag::Iopoll), has_target: spec.file.is_some() };
     if let Some(remedy) = (spec.engine.engine().remedy)(&failed) {
         return remedy.into();
     }
     match failure {
-        libc::ENODEV => "the device or its driver was removed: see the kernel's log".into(),
+        libc::ENODEV => "the device or its driver was removed: check the kernel log".into(),
         libc::EINVAL if spec.direct => {
-            "the target refuses this block size or O_DIRECT: use another --bs, or --buffered".into()
+            "the target rejects this block size or O_DIRECT: use another --bs, or --buffered".into()
         }
         libc::ENOSPC => "free space on the file system, or use a smaller --size".into(),
-        libc::EIO => "see the kernel's log: the device reports an error".into(),
-        libc::EBADF | libc::EPERM | libc::EACCES => "see the target's permissions".into(),
+        libc::EIO => "check the kernel log: the device reports an error".into(),
+        libc::EBADF | libc::EPERM | libc::EACCES => "check the target's permissions".into(),
         libc::EAGAIN => "use a smaller --depth".into(),
         _ => String::new(),
     }

@@ -15,8 +15,8 @@ pub fn check_leave(spec: &LoadSpec, path: &Path) -> Result<()> {
     Err(Error::input(
         format!("--rw {} would overwrite {}, which exists", spec.rw, path.display()),
         match spec.engine.engine().target.is_past_files() {
-            true => "add --allow-write to destroy its contents",
-            false => "add --allow-write to destroy its contents, or name a file that does not exist, with --size",
+            true => "add --allow-write to overwrite its contents",
+            false => "add --allow-write to overwrite its contents, or specify a file that does not exist, with --size",
         },
     ))
 }
@@ -25,28 +25,28 @@ pub fn cannot(what: &str, path: &Path, e: io::Error) -> Error {
     let what = format!("cannot {what} {}", path.display());
     match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            Error::machine(what, "run as a user who may, or choose another --file").because(e)
+            Error::machine(what, "run as a user with permission, or choose another --file").because(e)
         }
         Some(libc::EMFILE) => {
-            Error::machine(what, "raise the limit of open files (ulimit -n), or use fewer --jobs").because(e)
+            Error::machine(what, "raise the open file limit (ulimit -n), or use fewer --jobs").because(e)
         }
-        Some(libc::EROFS) => Error::machine(what, "choose a --file on a file system that can be written").because(e),
+        Some(libc::EROFS) => Error::machine(what, "choose a --file on a writable file system").because(e),
         Some(libc::ENOSPC | libc::EDQUOT) => {
             Error::machine(what, "free space there, use a smaller --size, or choose another --file").because(e)
         }
         Some(libc::EFBIG) => Error::machine(what, "use a smaller --size, or choose another --file").because(e),
         Some(libc::ENOENT | libc::ENOTDIR) => Error::input(what, "check that its directory exists").because(e),
         Some(libc::ETXTBSY) => {
-            Error::input(what, "a program runs from it, or it is swap: choose another --file").because(e)
+            Error::input(what, "it is a running executable or swap space: choose another --file").because(e)
         }
-        Some(libc::ELOOP | libc::ENAMETOOLONG) => Error::input(what, "name a file that can be there").because(e),
+        Some(libc::ELOOP | libc::ENAMETOOLONG) => Error::input(what, "specify a valid file name").because(e),
         _ => Error::machine(what, "choose another --file").because(e),
     }
 }
 
 pub fn no_direct(path: &Path) -> Error {
     Error::machine(
-        format!("the file system of {} has no direct I/O (O_DIRECT)", path.display()),
+        format!("the file system of {} does not support direct I/O (O_DIRECT)", path.display()),
         "add --buffered, or choose a --file on another file system",
     )
 }
@@ -58,8 +58,8 @@ pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
     let bytes = match spec.size {
         Some(asked) if asked > has => {
             return Err(Error::input(
-                format!("{name} has {has} bytes, not the {asked} of --size"),
-                "use a smaller --size, or remove the file so that it is created",
+                format!("{name} has {has} bytes, but --size is {asked}"),
+                "use a smaller --size, or remove the file so that it is created with this size",
             ));
         }
         Some(asked) => asked,
@@ -67,7 +67,7 @@ pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
     };
     if bytes < block {
         return Err(Error::input(
-            format!("{name} has {bytes} bytes to use, less than one block of {block}"),
+            format!("{name} has {bytes} usable bytes, less than one block of {block}"),
             "use a smaller --bs, or a larger file or --size",
         ));
     }
@@ -77,7 +77,7 @@ pub fn usable(spec: &LoadSpec, path: &Path, has: u64) -> Result<u64> {
     let needed = u64::from(spec.jobs) * if spec.verify { u64::from(spec.depth) + 1 } else { 1 };
     if apart && blocks < needed {
         return Err(Error::input(
-            format!("{name} has {blocks} blocks, and this load needs {needed}: each job works on its own share"),
+            format!("{name} has {blocks} blocks, but this load needs {needed}: each job uses its own share"),
             "use a larger file, a smaller --bs, or fewer --jobs or a smaller --depth",
         ));
     }

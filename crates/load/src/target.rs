@@ -70,7 +70,7 @@ impl Target {
         let made = match std::fs::metadata(path) {
             Ok(_) => None,
             Err(e) if e.kind() == io::ErrorKind::NotFound => Some(layout::make(spec, path, progress, stop)?),
-            Err(e) => return Err(cannot("look at", path, e)),
+            Err(e) => return Err(cannot("access", path, e)),
         };
         let opened = Self::open_existing(spec, path, made, &mut warnings);
         if opened.is_err() && made.is_some() {
@@ -87,20 +87,20 @@ impl Target {
         warnings: &mut Vec<Warning>,
     ) -> Result<Self> {
         let name = path.display();
-        let meta = std::fs::metadata(path).map_err(|e| cannot("look at", path, e))?;
+        let meta = std::fs::metadata(path).map_err(|e| cannot("access", path, e))?;
         let kind = meta.file_type();
         if kind.is_dir() {
             return Err(Error::input(
                 format!("{name} is a directory"),
-                "name a file in it, with --size to have it made",
+                "specify a file in it, with --size to create it",
             ));
         }
         if !kind.is_file() && !kind.is_block_device() {
             return Err(Error::input(
                 format!("{name} is neither a file nor a block device"),
                 match drive::is_generic(path) {
-                    true => "use --engine io_uring_cmd, or name one with --file",
-                    false => "name one with --file",
+                    true => "use --engine io_uring_cmd, or specify one with --file",
+                    false => "specify one with --file",
                 },
             ));
         }
@@ -117,16 +117,16 @@ impl Target {
         let checked = made.unwrap_or((meta.dev(), meta.ino()));
         let open = || {
             let file = open_file(spec, path)?;
-            match layout::identity(&file).map_err(|e| cannot("look at", path, e))? {
+            match layout::identity(&file).map_err(|e| cannot("access", path, e))? {
                 opened if opened == checked => Ok(file),
                 _ => Err(Error::disturbed(
-                    format!("{name} was replaced while it was opened"),
-                    "use a directory of your own",
+                    format!("{name} was replaced while being opened"),
+                    "use a directory that other users cannot write to",
                 )),
             }
         };
         let first = open()?;
-        let has = size(&first, kind.is_block_device()).map_err(|e| cannot("tell the size of", path, e))?;
+        let has = size(&first, kind.is_block_device()).map_err(|e| cannot("read the size of", path, e))?;
         let bytes = usable(spec, path, has)?;
         if spec.direct {
             check_alignment(spec, path, &first, kind.is_block_device())?;
@@ -148,14 +148,14 @@ impl Target {
     /// A new file per job, `PATH.append-JOB`, removed when the load ends.
     fn of_appended(spec: &LoadSpec, path: &Path) -> Result<Self> {
         let (block, jobs) = (u64::from(spec.block_bytes), u64::from(spec.jobs));
-        let refuse = |what: String| Err(Error::input(what, "give a larger --size, the most that is appended"));
+        let refuse = |what: String| Err(Error::input(what, "use a larger --size, which limits the appended data"));
         let Some(bytes) = spec.size else { return refuse("--rw append needs a --size".into()) };
         // The warm-up uses half of it.
         let most = bytes / block / jobs / 2;
         let wanted = spec.end.ios().map_or(1, |n| n.div_ceil(jobs));
         if wanted > most {
             return refuse(format!(
-                "--size {bytes} has space for {most} measured appends of {block} bytes per job, and {wanted} are needed"
+                "--size {bytes} has space for {most} measured appends of {block} bytes per job, but {wanted} are needed"
             ));
         }
         let mut target =
@@ -168,8 +168,8 @@ impl Target {
             let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(flags).open(&name);
             let file = opened.map_err(|e| match e.raw_os_error() {
                 Some(libc::EEXIST) => Error::input(
-                    format!("{} exists: another load appends to it, or was killed", name.display()),
-                    "remove it, or name another --file",
+                    format!("{} exists: another load is appending to it, or was killed", name.display()),
+                    "remove it, or specify another --file",
                 ),
                 Some(libc::EINVAL) if spec.direct => no_direct(&name),
                 _ => cannot("create", &name, e),

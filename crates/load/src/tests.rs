@@ -102,11 +102,11 @@ fn each_write_of_a_committing_load_counts_as_one_io() {
     // Appended files are removed.
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     let e = refused(&LoadOptions { engine: EngineKind::Libaio, commit: Commit::Fsync, depth: 1, ..base.clone() });
-    assert!(e.to_string().contains("--engine libaio has no --commit fsync"), "{e}");
+    assert!(e.to_string().contains("--engine libaio does not support --commit fsync"), "{e}");
     let e = refused(&LoadOptions { commit: Commit::Dsync, rw: Rw::RandRead, ..base.clone() });
-    assert!(e.to_string().contains("--commit dsync is for writes"), "{e}");
+    assert!(e.to_string().contains("--commit dsync needs a write load"), "{e}");
     let e = refused(&LoadOptions { rw: Rw::Append, count: Some(1 << 30), ..base.clone() });
-    assert!(e.to_string().contains("measured appends of 4096 bytes per job, and 1073741824 are needed"), "{e}");
+    assert!(e.to_string().contains("measured appends of 4096 bytes per job, but 1073741824 are needed"), "{e}");
     std::fs::write(dir.path().join("f.append-0"), "").unwrap();
     let e = refused(&LoadOptions { rw: Rw::Append, ..base });
     assert!(e.to_string().contains("f.append-0 exists"), "{e}");
@@ -268,14 +268,14 @@ fn invalid_targets_are_rejected_without_leaving_files() {
     let (status, text) = line(LoadOptions { size: None, ..base.clone() });
     assert!(status == 2 && text.ends_with("does not exist; specify --size to create it"), "{text}");
     let (status, text) = line(LoadOptions { file: Some(dir.path().into()), ..base.clone() });
-    assert!(status == 2 && text.contains("is a directory; name a file in it"), "{text}");
+    assert!(status == 2 && text.contains("is a directory; specify a file in it"), "{text}");
     // Larger than any disk: rejected before anything is written, and removed.
     let (status, text) = line(LoadOptions { size: Some(Bytes(1 << 50)), ..base.clone() });
     assert!(status == 3 && text.contains("cannot lay out"), "{text}");
     assert!(!file.exists());
     std::fs::write(&file, [0; 1000]).unwrap();
     let (status, text) = line(LoadOptions { size: None, ..base.clone() });
-    assert!(status == 2 && text.contains("has 1000 bytes to use, less than one block of 4096"), "{text}");
+    assert!(status == 2 && text.contains("has 1000 usable bytes, less than one block of 4096"), "{text}");
     let (status, text) = line(LoadOptions { rw: Rw::RandWrite, size: None, ..base.clone() });
     assert!(status == 2 && text.contains("add --allow-write"), "{text}");
     assert_eq!(std::fs::read(&file).unwrap(), [0; 1000], "an existing file is only read");

@@ -110,7 +110,7 @@ pub(crate) fn sampled() -> Result<Usage> {
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
     if unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) } != 0 {
-        return Err(Error::machine("cannot read what a thread took", "").because(io::Error::last_os_error()));
+        return Err(Error::machine("cannot read a thread's resource usage", "").because(io::Error::last_os_error()));
     }
     let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
     Ok(Usage {

@@ -39,7 +39,7 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
         cpus::bind(cpu)?;
     }
     let buffers = Buffers::placed(spec.depth, spec.block_bytes, seed_of(shared, job)).map_err(|e| {
-        Error::machine("cannot get memory for the I/O buffers", "use a smaller --depth, --bs or --jobs").because(e)
+        Error::machine("cannot allocate the I/O buffers", "use a smaller --depth, --bs or --jobs").because(e)
     })?;
     let memory = buffers.memory();
     let opening = Opening {
@@ -88,7 +88,7 @@ impl Drive for Start<'_, '_> {
             feeder = feeder.verify(region, seed);
         }
         let scratch = Pages::new(spec.scratch)
-            .map_err(|e| Error::machine("cannot get the scratch memory", "leave --scratch away").because(e))?;
+            .map_err(|e| Error::machine("cannot allocate the scratch memory", "omit --scratch").because(e))?;
         let mut in_flight = 0;
         let outcome = match spec.reaper {
             ReaperKind::Same => {

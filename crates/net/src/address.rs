@@ -42,13 +42,13 @@ impl FromStr for Address {
     fn from_str(text: &str) -> std::result::Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
-                "" => Err("'unix:' has no socket path: write unix:/run/x.sock".into()),
+                "" => Err("'unix:' has no socket path: use unix:/run/x.sock".into()),
                 path => Ok(Address::Unix(path.into())),
             };
         }
         let mut found = text
             .to_socket_addrs()
-            .map_err(|e| format!("'{text}' is not an address ({e}): write 127.0.0.1:7000, [::1]:7000 or unix:PATH"))?;
+            .map_err(|e| format!("'{text}' is not an address ({e}): use 127.0.0.1:7000, [::1]:7000 or unix:PATH"))?;
         found.next().map(Address::Tcp).ok_or_else(|| format!("'{text}' has no address"))
     }
 }
@@ -74,9 +74,9 @@ impl Address {
     pub fn listen(&self, shared: bool) -> Result<(Socket, Address)> {
         let refuse = |e: io::Error| {
             let remedy = match e.kind() {
-                io::ErrorKind::AddrInUse => "another server is there: stop it, or choose another address",
+                io::ErrorKind::AddrInUse => "another server is listening there: stop it, or choose another address",
                 io::ErrorKind::AddrNotAvailable => "choose an address of this machine",
-                io::ErrorKind::PermissionDenied => "choose a port above 1023, or a path that may be written",
+                io::ErrorKind::PermissionDenied => "choose a port above 1023, or a writable path",
                 _ => "choose another address",
             };
             Error::machine(format!("cannot listen at {self}"), remedy).because(e)
@@ -171,7 +171,7 @@ mod tests {
         for text in ["127.0.0.1:7000", "[::1]:7000", "unix:/run/x.sock"] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
-        assert!("127.0.0.1".parse::<Address>().unwrap_err().contains("write 127.0.0.1:7000"));
+        assert!("127.0.0.1".parse::<Address>().unwrap_err().contains("use 127.0.0.1:7000"));
         assert!("unix:".parse::<Address>().is_err());
     }
 
@@ -189,7 +189,7 @@ mod tests {
     fn an_address_has_one_server_and_stale_sockets_are_replaced() {
         let (first, at) = "127.0.0.1:0".parse::<Address>().unwrap().listen(false).unwrap();
         let e = at.listen(false).unwrap_err().to_string();
-        assert!(e.contains("another server is there"), "{e}");
+        assert!(e.contains("another server is listening there"), "{e}");
         // The kernel closes a killed server's sockets once it has torn down the server's ring.
         let closes_soon = std::thread::spawn(move || {
             std::thread::sleep(FIRST_PAUSE * 4);

@@ -10,8 +10,8 @@ const SPARE: u64 = 32;
 
 /// Raises the soft limit on open files to the hard limit, and returns it.
 pub fn raise() -> Result<u64> {
-    let limit = limits::now(Resource::Nofile)
-        .map_err(|e| Error::machine("cannot read the limit of open files", "").because(e))?;
+    let limit =
+        limits::now(Resource::Nofile).map_err(|e| Error::machine("cannot read the open file limit", "").because(e))?;
     let raised = Rlimit { current: limit.maximum, ..limit };
     let now = setrlimit(Resource::Nofile, raised).map_or(limit, |()| raised);
     Ok(now.current.unwrap_or(u64::MAX))
@@ -21,7 +21,7 @@ pub fn raise() -> Result<u64> {
 pub fn make_room(connections: u64) -> Result<()> {
     let limit = raise()?;
     let open = std::fs::read_dir("/proc/self/fd")
-        .map_err(|e| Error::machine("cannot count the open files", "is /proc there?").because(e))?
+        .map_err(|e| Error::machine("cannot count the open files", "mount /proc").because(e))?
         .count() as u64;
     room(limit, open, connections)
 }
@@ -32,7 +32,7 @@ fn room(limit: u64, open: u64, connections: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::machine(
-        format!("{connections} connections are more than the {limit} files that a process may open allow"),
+        format!("{connections} connections exceed the open file limit of {limit}"),
         format!("use at most {most}, or raise the hard limit (ulimit -Hn)"),
     ))
 }
@@ -47,7 +47,7 @@ mod tests {
         let e = room(1024, 10, 983).unwrap_err();
         assert_eq!(
             e.to_string(),
-            "983 connections are more than the 1024 files that a process may open allow; \
+            "983 connections exceed the open file limit of 1024; \
              use at most 982, or raise the hard limit (ulimit -Hn)"
         );
         assert!(make_room(1).is_ok());

@@ -47,7 +47,7 @@ impl Account {
         if fd < 0 {
             return Err(Error::machine(
                 "the kernel does not measure the cost of BPF programs here",
-                "Linux 5.8 and CAP_SYS_ADMIN are needed; leave out --cost",
+                "use Linux 5.8 or later with CAP_SYS_ADMIN, or omit --cost",
             )
             .because(std::io::Error::from_raw_os_error(-fd)));
         }

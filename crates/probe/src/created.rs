@@ -36,7 +36,7 @@ impl Created {
             Error::machine(format!("cannot trace the creation of rings: {why}"), remedy).because(e)
         };
         let ns = std::fs::metadata("/proc/self/ns/pid")
-            .map_err(|e| Error::machine("cannot tell this PID namespace", "mount /proc").because(e))?;
+            .map_err(|e| Error::machine("cannot identify this PID namespace", "mount /proc").because(e))?;
         let mut room = MaybeUninit::uninit();
         let mut open = CreatedSkelBuilder::default().open(&mut room).map_err(failed)?;
         open.maps.rodata_data.as_deref_mut().expect("the object has constants").reader_ns = ns.ino() as u32;

@@ -101,5 +101,5 @@ impl Tasks {
 }
 
 fn refused(why: &str, remedy: &str) -> Error {
-    Error::machine(format!("cannot tell the kernel's own numbers of processes in this PID namespace: {why}"), remedy)
+    Error::machine(format!("cannot determine the kernel's process IDs from this PID namespace: {why}"), remedy)
 }

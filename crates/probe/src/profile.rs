@@ -73,23 +73,26 @@ impl<'room> Profiler<'room> {
         support::quiet();
         let Sampling { clock, hz } = subject.sampling;
         if !(1..=MAX_HZ).contains(&hz) {
-            return Err(Error::input(format!("{hz} samples a second are not possible"), format!("use 1 to {MAX_HZ}")));
+            return Err(Error::input(
+                format!("invalid sampling rate of {hz} per second"),
+                format!("use 1 to {MAX_HZ}"),
+            ));
         }
         if Symbols::of_this_kernel().is_none() {
             if !procfs::is_mounted() {
                 return Err(Error::machine(
-                    "the CPU cannot be sampled: /proc is not mounted here, and with it the names of kernel functions",
+                    "cannot sample the CPU: /proc is not mounted here, so kernel function names are unavailable",
                     "mount -t proc proc /proc",
                 ));
             }
             return Err(Error::machine(
-                "the CPU cannot be sampled: /proc/kallsyms shows no addresses of kernel functions",
+                "cannot sample the CPU: /proc/kallsyms shows no addresses of kernel functions",
                 "run as root, or with CAP_SYSLOG, and see kernel.kptr_restrict",
             ));
         }
         let refused = |e: libbpf_rs::Error| {
             let (why, remedy) = support::refusal(&e);
-            Error::machine(format!("the CPU cannot be sampled: {why}"), remedy).because(e)
+            Error::machine(format!("cannot sample the CPU: {why}"), remedy).because(e)
         };
         let by_timer = clock == Clock::Time;
 
@@ -122,7 +125,7 @@ impl<'room> Profiler<'room> {
 
     /// Starts to sample another process.
     pub fn watch(&self, tgid: u32) -> Result<()> {
-        let failed = |e| Error::machine(format!("cannot watch process {tgid}"), "watch fewer").because(e);
+        let failed = |e| Error::machine(format!("cannot trace process {tgid}"), "trace fewer processes").because(e);
         self.skel.maps.tgids.update(&tgid.to_ne_bytes(), &[1], MapFlags::ANY).map_err(failed)
     }
 
@@ -208,7 +211,7 @@ impl<'room> Profiler<'room> {
 }
 
 fn unreadable(e: libbpf_rs::Error) -> Error {
-    Error::machine("cannot read the CPU's samples", "report this").because(e)
+    Error::machine("cannot read the CPU samples", "report this").because(e)
 }
 
 fn named(stack: &types::stack, symbols: &Symbols) -> Vec<String> {

@@ -192,7 +192,7 @@ impl RequestTraces {
         let read = self.ring.consume_raw_n(most);
         usize::try_from(read).map_err(|_| {
             let cause = std::io::Error::from_raw_os_error(-read);
-            Error::machine("cannot read the followed requests", "report this").because(cause)
+            Error::machine("cannot read the traced requests", "report this").because(cause)
         })
     }
 

@@ -187,7 +187,7 @@ impl Compiler {
         }
         if self.program.threads.is_empty() {
             return Err(Error::input(
-                "no request of the recording can be replayed: it has no read, write or sync of a file",
+                "nothing in the recording can be replayed: it contains no file reads, writes or syncs",
                 "record a program that reads or writes files, with `iotrail trace --record FILE --for-replay -- CMD`",
             ));
         }

@@ -176,7 +176,7 @@ fn requests_that_cannot_be_replayed_are_counted() {
     assert_eq!((d.other_requests, d.other_files, d.unexplained, d.lost_events), (1, 1, 2, 5));
     assert_eq!(program.threads[0].ops.len(), 1);
     let nothing = Compiler::new(9).finish().unwrap_err().to_string();
-    assert!(nothing.starts_with("no request of the recording can be replayed"), "{nothing}");
+    assert!(nothing.starts_with("nothing in the recording can be replayed"), "{nothing}");
 }
 
 #[test]

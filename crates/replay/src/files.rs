@@ -77,8 +77,8 @@ impl Files {
         if let Some((old, _)) = places.maps.iter().find(|(old, _)| !uses.keys().any(|path| path.starts_with(old))) {
             let names: Vec<String> = uses.keys().take(MOST_NAMED).map(|path| path.display().to_string()).collect();
             return Err(Error::input(
-                format!("--map {}=…: the recording uses no such file", old.display()),
-                format!("name one of these: {}", list(&names)),
+                format!("--map {}=…: the recording does not use this file", old.display()),
+                format!("specify one of these: {}", list(&names)),
             ));
         }
         let recorded: BTreeSet<(u64, u64)> =
@@ -113,7 +113,7 @@ impl Files {
             }
             return Err(Error::input(
                 format!("cannot replay on these files: {}", list(&faults)),
-                "restore them, or name others with --map OLD=NEW",
+                "restore them, or specify others with --map OLD=NEW",
             ));
         }
         let mut files =
@@ -195,7 +195,10 @@ impl Files {
         *size = (*size).min(filled);
         fill(file, source, filled, stop).map_err(|e| refused(to, e))?;
         if stop.load(Ordering::Relaxed) {
-            return Err(Error::machine("stopped while copying the files that are written", "nothing of it was kept"));
+            return Err(Error::machine(
+                "interrupted while copying the files that the recording writes",
+                "no partial results were kept",
+            ));
         }
         file.sync_data().map_err(|e| refused(to, e))?;
         if all.direct {
@@ -230,7 +233,7 @@ fn unreadable(path: &Path, all: &Use) -> Option<String> {
     let name = path.display();
     let meta = match std::fs::metadata(path) {
         Ok(meta) => meta,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Some(format!("{name} is gone")),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Some(format!("{name} no longer exists")),
         Err(e) => return Some(format!("{name}: {e}")),
     };
     let has = match meta.file_type() {
@@ -243,7 +246,7 @@ fn unreadable(path: &Path, all: &Use) -> Option<String> {
     };
     // The recorded program may have read past the end, too.
     let read_to = all.read_to.min(all.size.max(1));
-    (has < read_to).then(|| format!("{name} has {has} bytes, and the recording reads up to {read_to}"))
+    (has < read_to).then(|| format!("{name} has {has} bytes, but the recording reads up to {read_to}"))
 }
 
 /// Opens an existing NEW for writing, if permitted. Claims a block device.
@@ -252,18 +255,21 @@ fn may_be_written(new: &Path, places: &Places<'_>, recorded: &BTreeSet<(u64, u64
     let meta = std::fs::metadata(new).map_err(|e| refused(new, e))?;
     if recorded.contains(&(meta.dev(), meta.ino())) {
         return Err(Error::input(
-            format!("--map: {name} is a recorded file, and a replay never writes to one"),
-            "name another file, or leave --map out: a copy is made then",
+            format!("--map: {name} is a recorded file, and a replay never writes to recorded files"),
+            "specify another file, or omit --map to use a copy",
         ));
     }
     if !places.allow_write {
         return Err(Error::input(
             format!("the replay would overwrite {name}, which exists"),
-            "add --allow-write to destroy its contents, or name a file that does not exist",
+            "add --allow-write to overwrite its contents, or specify a file that does not exist",
         ));
     }
     if !is_usable(&meta) {
-        return Err(Error::input(format!("--map: {name} is neither a file nor a block device"), "name another"));
+        return Err(Error::input(
+            format!("--map: {name} is neither a file nor a block device"),
+            "specify another file",
+        ));
     }
     device::refuse_used(new, &meta)?;
     if meta.file_type().is_block_device() { device::claim(new).map(Some) } else { Ok(None) }
@@ -281,12 +287,12 @@ fn check_space(folder: &Path, needed: u64) -> Result<()> {
     }
     Err(Error::machine(
         format!(
-            "copies of the files that the recording writes need {}, and {} has {} free",
+            "copies of the files that the recording writes need {}, but {} has only {} free",
             bytes(needed),
             folder.display(),
             bytes(has)
         ),
-        "make space there, or name other files with --map OLD=NEW",
+        "free space there, or specify other files with --map OLD=NEW",
     ))
 }
 
@@ -326,8 +332,11 @@ fn open(path: &Path, file: &ProgramFile, writes: bool) -> Result<File> {
     };
     let opened = opened.map_err(|e| match e.raw_os_error() {
         Some(libc::EINVAL) if file.open_flags & libc::O_DIRECT != 0 => Error::machine(
-            format!("the file system of {} has no direct I/O (O_DIRECT), which the recording uses", path.display()),
-            "name a file on another file system with --map OLD=NEW",
+            format!(
+                "the file system of {} does not support direct I/O (O_DIRECT), which the recording uses",
+                path.display()
+            ),
+            "specify a file on another file system with --map OLD=NEW",
         ),
         _ => refused(path, e),
     })?;
@@ -335,14 +344,17 @@ fn open(path: &Path, file: &ProgramFile, writes: bool) -> Result<File> {
     let meta = opened.metadata().map_err(|e| refused(path, e))?;
     match is_usable(&meta) {
         true => Ok(opened),
-        false => Err(Error::input(format!("{} is neither a file nor a block device", path.display()), "name another")),
+        false => Err(Error::input(
+            format!("{} is neither a file nor a block device", path.display()),
+            "specify another file",
+        )),
     }
 }
 
 fn refused(path: &Path, e: io::Error) -> Error {
     let what = format!("cannot use {} for the replay", path.display());
     match e.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT) => Error::machine(what, "make space there, or use --map OLD=NEW").because(e),
+        Some(libc::ENOSPC | libc::EDQUOT) => Error::machine(what, "free space there, or use --map OLD=NEW").because(e),
         _ => Error::machine(what, "check its permissions, or use --map OLD=NEW").because(e),
     }
 }

@@ -57,7 +57,7 @@ fn a_recorded_file_is_never_opened_for_writing() {
     for new in ["data", "link"] {
         let maps = [(bench.path("data"), bench.path(new))];
         let e = bench.prepare(written(bench.path("data")), &maps, true).err().unwrap().to_string();
-        assert!(e.contains("is a recorded file, and a replay never writes to one"), "{e}");
+        assert!(e.contains("is a recorded file, and a replay never writes to recorded files"), "{e}");
     }
 }
 
@@ -72,7 +72,10 @@ fn an_existing_file_is_overwritten_only_with_permission() {
     assert!(bench.path("other").exists());
     let unused = [(bench.path("nothing"), bench.path("other"))];
     let e = bench.prepare(written(bench.path("data")), &unused, true).err().unwrap().to_string();
-    assert!(e.contains("nothing=…: the recording uses no such file; name one of these: ") && e.contains("data"), "{e}");
+    assert!(
+        e.contains("nothing=…: the recording does not use this file; specify one of these: ") && e.contains("data"),
+        "{e}"
+    );
     // A missing NEW is created as a copy.
     let maps = [(bench.path("data"), bench.path("new"))];
     let files = bench.prepare(written(bench.path("data")), &maps, false).unwrap();
@@ -96,7 +99,10 @@ fn missing_and_truncated_files_are_reported_together() {
     let scratch = |_| panic!("nothing is copied");
     let places = Places { maps: &[], allow_write: false, scratch: &scratch };
     let e = Files::prepare(&program, &places, &AtomicBool::new(false)).err().unwrap().to_string();
-    assert!(e.contains("gone is gone") && e.contains("short has 100 bytes, and the recording reads up to 8192"), "{e}");
+    assert!(
+        e.contains("gone no longer exists") && e.contains("short has 100 bytes, but the recording reads up to 8192"),
+        "{e}"
+    );
 }
 
 #[test]

@@ -64,7 +64,7 @@ struct Line<'a> {
 
 fn lines(path: &Path, each: &mut dyn FnMut(Line<'_>) -> ControlFlow<()>) -> Result<()> {
     let refused =
-        |e| Error::input(format!("cannot read {}", path.display()), "name a recording or an iolog").because(e);
+        |e| Error::input(format!("cannot read {}", path.display()), "specify a recording or an iolog").because(e);
     let mut file = BufReader::new(File::open(path).map_err(refused)?);
     let (mut text, mut number, mut version, mut waited_us) = (Vec::new(), 0u64, 0, 0u64);
     loop {
@@ -77,7 +77,7 @@ fn lines(path: &Path, each: &mut dyn FnMut(Line<'_>) -> ControlFlow<()>) -> Resu
         let bad = |why: &str| {
             Error::input(
                 format!("{why}: {:?}", line.trim_end()),
-                "name an iolog of version 2 or 3, as fio's --write_iolog writes it",
+                "specify an iolog of version 2 or 3, as written by fio --write_iolog",
             )
             .at(format!("{}:{number}", path.display()))
         };

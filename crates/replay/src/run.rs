@@ -194,7 +194,7 @@ fn buffers(thread: &Thread, longest: u32, options: &Options) -> Result<(Mapping,
     let slots = slots(thread, options);
     let stride = (longest.max(1) as usize).next_multiple_of(4096);
     let mapping = Mapping::anonymous(stride * slots as usize, MapFlags::PRIVATE | MapFlags::POPULATE)
-        .map_err(|e| Error::machine("no memory for the replay's buffers", "use a smaller --depth").because(e))?;
+        .map_err(|e| Error::machine("cannot allocate the replay's buffers", "use a smaller --depth").because(e))?;
     let base = mapping.base().as_ptr();
     if thread.ops.iter().any(super::program::Op::writes) {
         let mut random = SplitMix64::new(u64::from(thread.tid));

@@ -293,7 +293,9 @@ impl<E: Engine> Loop<'_, E> {
         let busy = |of: &Option<OfRing<E>>| of.as_ref().is_some_and(|of| of.in_flight > 0);
         let ring = if busy(&self.rings[ring]) { Some(ring) } else { self.rings.iter().position(busy) };
         let of = ring.and_then(|ring| Some((ring, self.rings[ring].as_mut()?)));
-        let Some((ring, of)) = of else { return Err(Error::internal("a replay has no free slot and none in flight")) };
+        let Some((ring, of)) = of else {
+            return Err(Error::internal("a replay has no free slot and no request in flight"));
+        };
         if of.engine.available() == 0 {
             of.engine.wait(Wait::Sleep, 1, 1)?;
         }

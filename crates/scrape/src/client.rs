@@ -181,7 +181,7 @@ fn asked(head: &[u8], hosts: &Hosts) -> RequestHead {
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
             RequestHead::Refused("431 Request Header Fields Too Large", "a scrape needs no such headers\n")
         }
-        Err(_) => RequestHead::Refused("400 Bad Request", "this is no HTTP\n"),
+        Err(_) => RequestHead::Refused("400 Bad Request", "this is not an HTTP request\n"),
         Ok(httparse::Status::Complete(_)) => {
             let (authority, path) = split(request.path.unwrap_or_default());
             let of = |name| request.headers.iter().filter(move |h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value);

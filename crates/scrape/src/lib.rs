@@ -52,7 +52,7 @@ pub fn address(text: &str) -> std::result::Result<Address, String> {
     let name = text.rsplit_once(':').map(|(host, _)| host.to_owned());
     found
         .map(|at| Address { at, name })
-        .ok_or_else(|| "write 127.0.0.1:9464, [::1]:9464, or only a port; port 0 takes a free one".into())
+        .ok_or_else(|| "write 127.0.0.1:9464, [::1]:9464, or only a port; port 0 selects a free port".into())
 }
 
 /// Serves until it is dropped.
@@ -70,7 +70,7 @@ impl Server {
         let cannot = |e: io::Error| {
             Error::input(
                 format!("cannot listen on {at}"),
-                "name another address or port with --metrics; port 0 takes a free one",
+                "specify another address or port with --metrics; port 0 selects a free port",
             )
             .because(e)
         };

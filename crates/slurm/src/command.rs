@@ -23,8 +23,8 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Absent(program) => write!(f, "there is no {program} here"),
-            Self::NoSuchJob => f.write_str("Slurm knows no such job"),
+            Self::Absent(program) => write!(f, "{program} is not installed here"),
+            Self::NoSuchJob => f.write_str("Slurm does not know this job"),
             Self::Failed(said) => f.write_str(said),
         }
     }
@@ -39,9 +39,9 @@ impl Failure {
                 "install Slurm's commands (Debian: slurm-client and munge), or load their module, on a host that may submit",
             ),
             Self::NoSuchJob => {
-                Error::input(format!("{what}: Slurm knows no such job"), "`squeue --me` lists those that it knows")
+                Error::input(format!("{what}: Slurm does not know this job"), "`squeue --me` lists your jobs")
             }
-            Self::Failed(said) => Error::machine(what, "`sinfo` and `scontrol ping` tell how Slurm is").because(said),
+            Self::Failed(said) => Error::machine(what, "check Slurm with `sinfo` and `scontrol ping`").because(said),
         }
     }
 }

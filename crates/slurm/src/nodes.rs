@@ -54,9 +54,9 @@ pub fn resolve(wanted: &Wanted, more: &[String]) -> Result<Vec<String>> {
             let cannot = || format!("cannot read --nodes '{list}'");
             let read = ask_with("scontrol", ["show", "hostnames", list], "").map_err(|f| f.error(&cannot()))?;
             let nodes = hostnames(&read.0, &read.1)
-                .map_err(|why| Error::input(cannot(), "write nodes as Slurm does: n[1-4],m7").because(why))?;
+                .map_err(|why| Error::input(cannot(), "use Slurm's syntax: n[1-4],m7").because(why))?;
             if let Some((_, twice)) = nodes.iter().enumerate().find(|(i, node)| nodes[..*i].contains(node)) {
-                return Err(Error::input(format!("--nodes has {twice} twice"), "name each node once"));
+                return Err(Error::input(format!("--nodes lists {twice} twice"), "list each node once"));
             }
             Ok(nodes)
         }
@@ -70,7 +70,7 @@ fn hostnames(printed: &str, said: &str) -> std::result::Result<Vec<String>, Stri
         return Err(said);
     }
     let nodes: Vec<String> = printed.lines().map(|line| line.trim().to_owned()).filter(|n| !n.is_empty()).collect();
-    if nodes.is_empty() { Err("it names no node".into()) } else { Ok(nodes) }
+    if nodes.is_empty() { Err("it contains no node".into()) } else { Ok(nodes) }
 }
 
 /// The nodes that Slurm would allocate to a job of this size.
@@ -83,15 +83,15 @@ fn chosen(count: u32, constraint: Option<&str>, more: &[String]) -> Result<Vec<S
         Failure::Failed(said) => {
             let of = constraint.map_or_else(String::new, |features| format!(" with the features {features}"));
             Error::machine(
-                format!("Slurm cannot give {count} nodes{of}"),
-                "ask for fewer, or others: `sinfo -N -l` lists them",
+                format!("Slurm cannot allocate {count} nodes{of}"),
+                "request fewer or other nodes; `sinfo -N -l` lists them",
             )
             .because(said)
         }
         other => other.error("cannot choose nodes"),
     })?;
     let list = tested(&said).ok_or_else(|| {
-        Error::machine("cannot tell which nodes Slurm would give", "name them with --nodes")
+        Error::machine("cannot determine which nodes Slurm would allocate", "specify them with --nodes")
             .because(said.trim().to_owned())
     })?;
     resolve(&Wanted::Named(list), more)
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(hostnames("", "Invalid hostlist: rack-[a,b]\n"), Err("Invalid hostlist: rack-[a,b]".into()));
         assert_eq!(hostnames("n1\n", "Invalid hostlist: n1]\n"), Err("Invalid hostlist: n1]".into()));
         for blank in ["", " \n"] {
-            assert_eq!(hostnames(blank, ""), Err("it names no node".into()));
+            assert_eq!(hostnames(blank, ""), Err("it contains no node".into()));
         }
         assert!(is_away("allocation failure: Unable to contact slurm controller (connect failure)"));
         assert!(!is_away("allocation failure: Requested node configuration is not available"));

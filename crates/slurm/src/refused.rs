@@ -13,8 +13,8 @@ const OWN_NODE: &str = "each job is bound to its own node";
 const ONE_JOB: &str = "a job is one task of one node";
 const PRINTS: &str = "iotrail reads what sbatch prints";
 const OF_US: &str = "iotrail looks for jobs and results of its own user";
-const NAME: &str = "name the nodes with --nodes, or their number with --count";
-const LEAVE_OUT: &str = "leave it out";
+const NAME: &str = "specify the nodes with --nodes, or their number with --count";
+const LEAVE_OUT: &str = "omit it";
 
 /// Name, letter, minimum prefix of the name that sbatch accepts, reason, alternative.
 type Row = (&'static str, Option<char>, usize, &'static str, &'static str);
@@ -103,7 +103,7 @@ pub fn first(words: &[String]) -> Option<Refused> {
 
 const PART: Refused = Refused { option: "':'", why: ONE_JOB, instead: LEAVE_OUT };
 const WORD: Refused = Refused {
-    option: "a word that is no option",
+    option: "a word that is not an option",
     why: "sbatch would run it as the script",
     instead: "write options as --name=value",
 };
@@ -150,8 +150,8 @@ mod tests {
             ("--time 5 --quiet", "--quiet"),
             ("-W", "--wait"),
             (": --partition=b", "':'"),
-            ("--time=5 job.sh", "a word that is no option"),
-            ("--hold job.sh", "a word that is no option"),
+            ("--time=5 job.sh", "a word that is not an option"),
+            ("--hold job.sh", "a word that is not an option"),
         ] {
             assert_eq!(of(text), Some(option), "{text}");
         }

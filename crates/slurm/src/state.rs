@@ -48,7 +48,7 @@ impl Ending {
             Self::Completed => "it ended",
             Self::Failed => "its batch script failed",
             Self::Cancelled => "it was cancelled",
-            Self::TimedOut => "Slurm's time limit ended it (--sbatch '--time=…')",
+            Self::TimedOut => "it exceeded Slurm's time limit (--sbatch '--time=…')",
             Self::OutOfMemory => "it ran out of memory",
             Self::Preempted => "a job with more priority took its node",
             Self::NodeFailed => "its node was lost",

@@ -47,7 +47,7 @@ pub fn read(from: &mut impl BufRead) -> io::Result<Option<(Item, Vec<u8>)>> {
         if crc32fast::hash(&bytes) != sum {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "srun's stream has brought other bytes than were sent",
+                "the data received through srun differs from the data sent",
             ));
         }
         return Ok(Some((item, bytes)));

@@ -33,16 +33,18 @@ fn hand_in(args: Vec<String>, script: &str) -> Result<u64> {
         let cancelled = ask("scancel", ["--quiet", &format!("--clusters={cluster}"), job]).is_ok();
         let what = match cancelled {
             true => {
-                format!("sbatch submitted to the cluster {cluster}, where iotrail does not look; the job is cancelled")
+                format!(
+                    "sbatch submitted the job to the cluster {cluster}, which iotrail does not query; the job was cancelled"
+                )
             }
-            false => format!("sbatch submitted job {job} to the cluster {cluster}, where iotrail does not look"),
+            false => format!("sbatch submitted job {job} to the cluster {cluster}, which iotrail does not query"),
         };
         let remedy = format!("set SLURM_CLUSTERS={cluster} in place of --clusters or SBATCH_CLUSTERS");
         return Err(Error::input(what, remedy));
     }
     number(&told).ok_or_else(|| {
-        let remedy = "leave out what changes sbatch's output from --sbatch; `squeue --me` lists what was submitted";
-        Error::machine(format!("cannot read the job's number from sbatch: '{}'", told.trim()), remedy)
+        let remedy = "remove options that change sbatch's output from --sbatch; `squeue --me` lists the submitted jobs";
+        Error::machine(format!("cannot read the job ID from sbatch's output: '{}'", told.trim()), remedy)
     })
 }
 

@@ -22,7 +22,7 @@ pub fn split(text: &str) -> Result<Vec<String>, String> {
         }
     }
     if quote.is_some() {
-        return Err(format!("'{text}' has a quote that nothing closes"));
+        return Err(format!("'{text}' has an unclosed quote"));
     }
     words.extend(word);
     Ok(words)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::folders::{self, own};
 
-const REMEDY: &str = "name the store with --store PATH";
+const REMEDY: &str = "specify the store with --store PATH";
 
 /// `$XDG_STATE_HOME/iotrail/iotrail.db`, otherwise `~/.local/state/iotrail/iotrail.db`.
 ///

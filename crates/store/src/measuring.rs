@@ -22,7 +22,7 @@ impl Store {
         name.push(format!(".run-{run}"));
         let file = PathBuf::from(name);
         let fail = |e: std::io::Error| {
-            Error::machine(format!("cannot write {}", file.display()), "check the permissions of the store's folder")
+            Error::machine(format!("cannot write {}", file.display()), "check the permissions of the store's directory")
                 .because(e)
         };
         match lock(&file).map_err(fail)? {
@@ -37,7 +37,7 @@ impl Store {
 
 fn busy(run: i64, process: Option<String>) -> Error {
     let by = process.map_or_else(|| "another process".into(), |process| format!("process {process}"));
-    Error::input(format!("run {run} is being measured by {by}"), "wait until that has ended, or interrupt it")
+    Error::input(format!("run {run} is being measured by {by}"), "wait until it exits, or interrupt it")
 }
 
 impl Drop for Measuring {

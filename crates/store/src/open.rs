@@ -18,7 +18,7 @@ impl Store {
             std::fs::create_dir_all(dir).map_err(|e| {
                 Error::machine(
                     format!("cannot create the store's directory {}", dir.display()),
-                    "name another file with --store",
+                    "specify another file with --store",
                 )
                 .because(e)
             })?;
@@ -68,14 +68,14 @@ impl Store {
     fn open_with(path: &Path, flags: OpenFlags) -> Result<Self> {
         if path.is_dir() {
             return Err(Error::input(
-                format!("{} is a folder, not a store", path.display()),
-                "name a file with --store",
+                format!("{} is a directory, not a store", path.display()),
+                "specify a file with --store",
             ));
         }
         if path.exists() && !path.is_file() {
             return Err(Error::input(
-                format!("{} is no file, so no store", path.display()),
-                "name a file with --store",
+                format!("{} is not a regular file, so not a store", path.display()),
+                "specify a file with --store",
             ));
         }
         let fail = |e| explain(path, e);
@@ -85,8 +85,8 @@ impl Store {
         match schema::look(&db).map_err(fail)? {
             FileKind::Foreign => {
                 return Err(Error::input(
-                    format!("{} is a database of another program, not a store of iotrail", path.display()),
-                    "name another file with --store",
+                    format!("{} is another program's database, not an iotrail store", path.display()),
+                    "specify another file with --store",
                 ));
             }
             FileKind::Ours { version } if version > VERSION => {
@@ -95,7 +95,7 @@ impl Store {
                         "{} was written by a newer iotrail (store version {version}; this one knows {VERSION})",
                         path.display()
                     ),
-                    "update iotrail, or name another file with --store",
+                    "update iotrail, or specify another file with --store",
                 ));
             }
             FileKind::Ours { version } if version == VERSION => {}

@@ -279,7 +279,7 @@ impl Store {
         serde_json::from_str(text).map_err(|e| {
             Error::input(
                 format!("run {run} in {} cannot be read", self.path.display()),
-                "it was written by another version of iotrail: use that one, or name another file with --store",
+                "it was written by another version of iotrail: use that one, or specify another file with --store",
             )
             .because(e)
         })

@@ -28,7 +28,7 @@ pub struct Salvaged {
 /// Copies every readable row of the store `from` to a new store `to`. Runs that then lack measurements can be resumed.
 pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
     if to.symlink_metadata().is_ok() {
-        return Err(Error::input(format!("{} is there already", to.display()), "name a new file with --salvage"));
+        return Err(Error::input(format!("{} already exists", to.display()), "specify a new file with --salvage"));
     }
     let fail = |e| explain(from, e);
     let old = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(fail)?;
@@ -40,7 +40,7 @@ pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
         FileKind::Ours { version } => {
             return Err(Error::input(
                 format!(
-                    "{} is a store of version {version}, and this iotrail salvages those up to {VERSION}",
+                    "{} is a version {version} store, but this iotrail can salvage versions up to {VERSION}",
                     from.display()
                 ),
                 "use the iotrail that wrote it",
@@ -48,8 +48,8 @@ pub fn salvage(from: &Path, to: &Path) -> Result<Salvaged> {
         }
         _ => {
             return Err(Error::input(
-                format!("{} is no store of iotrail", from.display()),
-                "name another file with --store",
+                format!("{} is not an iotrail store", from.display()),
+                "specify another file with --store",
             ));
         }
     }

@@ -159,14 +159,14 @@ fn files_that_are_not_stores_are_rejected_unmodified() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     std::fs::write(&path, "a letter to a friend\n").unwrap();
-    assert!(refused(&path).contains("no store of iotrail"));
+    assert!(refused(&path).contains("is not an iotrail store"));
     std::fs::write(&path, vec![7; 100_000]).unwrap();
-    assert!(refused(&path).contains("no store of iotrail"));
+    assert!(refused(&path).contains("is not an iotrail store"));
     std::fs::remove_file(&path).unwrap();
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE letters (text)").unwrap();
     assert!(refused(&path).contains("another program"));
     let e = Store::create_or_open(dir.path()).err().unwrap();
-    assert!(e.to_string().contains("is a folder"));
+    assert!(e.to_string().contains("is a directory"));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn an_unknown_version_is_not_a_store() {
     let path = store.path().to_owned();
     drop(store);
     let text = refused(&path);
-    assert!(text.contains("not a store of iotrail"), "{text}");
+    assert!(text.contains("not an iotrail store"), "{text}");
 }
 
 /// A store with 19 measurements, the number of their run, and the file's bytes.
@@ -209,7 +209,7 @@ fn a_truncated_store_is_rejected_unmodified() {
     let (path, run, whole) = nineteen(&dir);
     for length in [whole.len() - 4096, whole.len() / 2, 4096, 1000, 50] {
         std::fs::write(&path, &whole[..length]).unwrap();
-        assert!(refused(&path).contains("damaged or cut short"), "{length}: {}", refused(&path));
+        assert!(refused(&path).contains("damaged or truncated"), "{length}: {}", refused(&path));
     }
     std::fs::write(&path, &whole).unwrap();
     assert_eq!(Store::open(&path).unwrap().unwrap().done(run).unwrap().len(), 19);
@@ -231,7 +231,7 @@ fn a_truncated_store_loses_only_the_last_writes() {
         assert_eq!(std::fs::read(&from).unwrap().len(), whole.len() - cut, "it is only read");
     }
     let e = salvage::salvage(&path, &dir.path().join("new0.db")).unwrap_err();
-    assert!(e.to_string().contains("is there already"), "{e}");
+    assert!(e.to_string().contains("already exists"), "{e}");
     std::fs::write(&path, &whole[..50]).unwrap();
     assert_eq!(salvage::salvage(&path, &dir.path().join("none.db")).unwrap_err().exit_status(), 2);
     assert!(!dir.path().join("none.db").exists());
@@ -415,10 +415,7 @@ fn only_one_process_at_a_time_may_measure_a_run() {
     let said = store.measuring(run).unwrap_err().to_string();
     assert_eq!(
         said,
-        format!(
-            "run {run} is being measured by process {}; wait until that has ended, or interrupt it",
-            std::process::id()
-        )
+        format!("run {run} is being measured by process {}; wait until it exits, or interrupt it", std::process::id())
     );
     store.measuring(run + 1).unwrap();
     drop(measuring);

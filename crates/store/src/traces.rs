@@ -147,7 +147,7 @@ impl Store {
         let number = tx.last_insert_rowid();
         let file = with_suffix(&self.path, &format!(".trace-{number}"));
         let refused = |e| {
-            Error::machine(format!("cannot write {}", file.display()), "check the permissions of the store's folder")
+            Error::machine(format!("cannot write {}", file.display()), "check the permissions of the store's directory")
                 .because(e)
         };
         let locked = match lock(&file).map_err(refused)? {
@@ -261,7 +261,7 @@ impl Store {
         serde_json::from_str(text).map_err(|e| {
             Error::input(
                 format!("trace {trace} in {} cannot be read", self.path.display()),
-                "use the version of iotrail that wrote it, or name another store with --store",
+                "use the version of iotrail that wrote it, or specify another store with --store",
             )
             .because(e)
         })

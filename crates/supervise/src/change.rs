@@ -90,8 +90,10 @@ impl Change {
 fn known(name: &str) -> Result<&'static SetupFlag, String> {
     match setup_flag::find(name) {
         Some(flag) if TUNABLE.contains(&name) => Ok(flag),
-        Some(_) => Err(format!("{name} is part of what the program is written for; there are {}", TUNABLE.join(", "))),
-        None => Err(format!("no setup flag is called '{name}'; there are {}", TUNABLE.join(", "))),
+        Some(_) => {
+            Err(format!("{name} cannot be changed without changing the program; choose among {}", TUNABLE.join(", ")))
+        }
+        None => Err(format!("unknown setup flag '{name}'; choose among {}", TUNABLE.join(", "))),
     }
 }
 
@@ -115,15 +117,15 @@ impl FromStr for Change {
             };
             let bit = known(name)?.bit;
             if *bits & bit != 0 {
-                return Err(format!("'{text}' names {name} twice"));
+                return Err(format!("'{text}' lists {name} twice"));
             }
             *bits |= bit;
         }
         match change {
-            Change { set: Some(_), add, remove, .. } if add | remove != 0 => Err(format!(
-                "'{text}' both names flags and adds or removes some: with + or - before each, or before none"
-            )),
-            Change { add, remove, .. } if add & remove != 0 => Err(format!("'{text}' adds a flag and removes it")),
+            Change { set: Some(_), add, remove, .. } if add | remove != 0 => {
+                Err(format!("'{text}' mixes flags with and without + or -: prefix all of them or none"))
+            }
+            Change { add, remove, .. } if add & remove != 0 => Err(format!("'{text}' adds and removes the same flag")),
             change => Ok(change),
         }
     }
@@ -199,13 +201,13 @@ mod tests {
             assert_eq!(text.parse::<Change>().unwrap().to_string(), text);
         }
         let refused = |text: &str| text.parse::<Change>().unwrap_err();
-        assert!(refused("coop").starts_with("no setup flag is called 'coop'; there are coop_taskrun, "));
-        assert!(refused("sqe128").starts_with("sqe128 is part of what the program is written for"));
-        assert!(refused("sqpoll,+iopoll").contains("with + or - before each"));
-        assert!(refused("+sqpoll,-sqpoll").contains("adds a flag and removes it"));
+        assert!(refused("coop").starts_with("unknown setup flag 'coop'; choose among coop_taskrun, "));
+        assert!(refused("sqe128").starts_with("sqe128 cannot be changed without changing the program"));
+        assert!(refused("sqpoll,+iopoll").contains("prefix all of them or none"));
+        assert!(refused("+sqpoll,-sqpoll").contains("adds and removes the same flag"));
         assert_eq!(
             refused("coop_taskrun,sqpoll,coop_taskrun"),
-            "'coop_taskrun,sqpoll,coop_taskrun' names coop_taskrun twice"
+            "'coop_taskrun,sqpoll,coop_taskrun' lists coop_taskrun twice"
         );
         assert!(refused("").contains("empty"));
     }

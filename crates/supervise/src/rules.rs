@@ -9,7 +9,7 @@ pub fn broken(flags: u32) -> Option<&'static str> {
     let by_the_task = bits(&["coop_taskrun", "taskrun_flag", "defer_taskrun"]);
     match () {
         () if has("sqpoll") && flags & by_the_task != 0 => {
-            Some("sqpoll excludes coop_taskrun, taskrun_flag and defer_taskrun: its own thread runs the task work")
+            Some("sqpoll excludes coop_taskrun, taskrun_flag and defer_taskrun: the SQPOLL thread runs the task work")
         }
         () if has("defer_taskrun") && !has("single_issuer") => Some("defer_taskrun needs single_issuer"),
         () if has("taskrun_flag") && !has("coop_taskrun") && !has("defer_taskrun") => {

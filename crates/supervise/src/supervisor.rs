@@ -77,14 +77,14 @@ pub fn allowed() -> Result<()> {
 fn refused(cause: io::Error) -> Error {
     let remedy = match cause.raw_os_error() {
         Some(libc::EBUSY) => {
-            "a seccomp supervisor is there already (a container's, or another iotrail try): run outside of it"
+            "another seccomp supervisor is active (a container's, or another iotrail try): run outside it"
         }
         Some(libc::EINVAL) => "seccomp notification with CONTINUE needs Linux 5.5 or later with CONFIG_SECCOMP_FILTER",
         _ => {
             "a seccomp filter or security module forbids seccomp(2): run outside the container, or allow seccomp in its profile"
         }
     };
-    Error::machine("cannot put a program under a seccomp supervisor", remedy).because(cause)
+    Error::machine("cannot run a program under a seccomp supervisor", remedy).because(cause)
 }
 
 /// Whether this process can create a ring; its children have the same limits.
@@ -109,7 +109,8 @@ pub fn attend(command: &mut Command, change: Change) -> Result<Supervisor> {
             None => Seen::default(),
         }
     });
-    let thread = thread.map_err(|e| Error::machine("cannot start a thread", "see ulimit -u").because(e))?;
+    let thread =
+        thread.map_err(|e| Error::machine("cannot start a thread", "check the process limit: ulimit -u").because(e))?;
     Ok(Supervisor { stop: Some(stop), thread: Some(thread) })
 }
 
@@ -121,7 +122,7 @@ pub fn leave_alone(command: &mut Command) {
 }
 
 fn no_socket(cause: io::Error) -> Error {
-    Error::machine("cannot create a socket for the supervisor", "see the limit of open files: ulimit -n").because(cause)
+    Error::machine("cannot create a socket for the supervisor", "check the open file limit: ulimit -n").because(cause)
 }
 
 fn send(to: &UnixDatagram, fd: BorrowedFd<'_>) -> io::Result<()> {
@@ -278,7 +279,7 @@ fn changed(tid: u32, (entries, at): (u32, u64), change: Change, still_there: imp
     }
     if let Some(why) = refused_by_size(entries, &given).or_else(|| Some(trial::refusal(&given)?.to_string())) {
         let flags = setup_flag::names(given.flags, Some(given.cq_entries)).join(",");
-        return ring(asked, asked, Some(format!("the kernel refuses a ring of {entries} entries with {flags}: {why}")));
+        return ring(asked, asked, Some(format!("the kernel rejects a ring of {entries} entries with {flags}: {why}")));
     }
     if !still_there() {
         return None;
@@ -289,7 +290,7 @@ fn changed(tid: u32, (entries, at): (u32, u64), change: Change, still_there: imp
     }
     match written {
         Ok(there) if there == given => ring(asked, given, None),
-        Ok(_) => ring(asked, asked, Some("the program changes the parameters while it asks".into())),
+        Ok(_) => ring(asked, asked, Some("the program changes the parameters during the call".into())),
         Err(e) => ring(asked, asked, Some(format!("its parameters cannot be written: {e}"))),
     }
 }
@@ -409,7 +410,7 @@ mod tests {
         let (got, rings) = rings_of("+taskrun_flag", "0 256");
         assert_eq!(got, [0, 256 | 512]);
         let why = rings[0].left_as_asked.as_deref().unwrap();
-        assert_eq!(why, "the kernel refuses a ring of 4 entries with taskrun_flag: Invalid argument (os error 22)");
+        assert_eq!(why, "the kernel rejects a ring of 4 entries with taskrun_flag: Invalid argument (os error 22)");
         assert_eq!(rings[1].left_as_asked, None);
     }
 

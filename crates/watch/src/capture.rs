@@ -62,7 +62,9 @@ impl<'room> Capturing<'room> {
         let (source, stop) = (probes.source()?, Arc::new(AtomicBool::new(false)));
         let until = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("capture".into()).spawn(move || writing.run(source, &until));
-        let failed = |e| Error::machine("cannot start a thread for the recording", "see ulimit -u").because(e);
+        let failed = |e| {
+            Error::machine("cannot start a thread for the recording", "check the process limit: ulimit -u").because(e)
+        };
         Ok(Self { probes, path: path.clone(), stop, thread: thread.map_err(failed)? })
     }
 
@@ -70,7 +72,7 @@ impl<'room> Capturing<'room> {
     pub fn finish(mut self, end: End) -> (Result<(PathBuf, u64)>, Captured) {
         self.probes.detach();
         self.stop.store(true, Ordering::Release);
-        let broken = |_| Err(Error::machine("the recording's thread broke down", "report this"));
+        let broken = |_| Err(Error::machine("the recording thread panicked", "report this"));
         match self.thread.join().unwrap_or_else(broken) {
             Ok((file, captured)) => (file.finish(&end).map(|bytes| (self.path, bytes)), captured),
             Err(e) => (Err(e), Captured::default()),

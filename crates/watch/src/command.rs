@@ -77,7 +77,7 @@ impl Spawner {
 
     /// Success if the program runs, otherwise the reason.
     fn result(&self) -> io::Result<()> {
-        self.spawned.recv().unwrap_or_else(|_| Err(io::Error::other("its thread broke down")))
+        self.spawned.recv().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")))
     }
 }
 
@@ -93,29 +93,29 @@ impl Drop for Spawner {
 /// Checks that the command exists, with the search rules of execvp(3), before anything is loaded.
 pub fn find(argv: &[OsString]) -> Result<()> {
     let Some(name) = argv.first().filter(|name| !name.is_empty()) else {
-        return Err(Error::input("the command to trace has no name", "name a program after --"));
+        return Err(Error::input("the command name is empty", "specify a program after --"));
     };
     let shown = Path::new(name).display();
     if name.as_encoded_bytes().contains(&b'/') {
         return match std::fs::metadata(name) {
-            Err(e) => Err(Error::input(format!("cannot run {shown}"), "name a program that is there").because(e)),
+            Err(e) => Err(Error::input(format!("cannot run {shown}"), "specify an existing program").because(e)),
             Ok(meta) if meta.is_dir() => {
-                Err(Error::input(format!("cannot run {shown}: it is a directory"), "name a program in it"))
+                Err(Error::input(format!("cannot run {shown}: it is a directory"), "specify a program in it"))
             }
             Ok(_) if !programs::may_run(Path::new(name)) => {
-                Err(Error::input(format!("cannot run {shown}: it is not executable"), "see chmod +x"))
+                Err(Error::input(format!("cannot run {shown}: it is not executable"), "make it executable: chmod +x"))
             }
             Ok(_) => Ok(()),
         };
     }
     match programs::on_path(name) {
         Some(_) => Ok(()),
-        None => Err(Error::input(format!("there is no program {shown} in PATH"), "name one that is, or its path")),
+        None => Err(Error::input(format!("program {shown} is not in PATH"), "specify its path, or another program")),
     }
 }
 
 fn cannot_start(cause: io::Error) -> Error {
-    Error::machine("cannot start a process for the command", "see the limits of processes and files: ulimit -a")
+    Error::machine("cannot start a process for the command", "check the process and file limits: ulimit -a")
         .because(cause)
 }
 
@@ -124,7 +124,7 @@ pub fn cannot_run(name: impl Display, cause: io::Error) -> Error {
     match cause.raw_os_error() {
         // The process or memory limit is reached.
         Some(libc::EAGAIN | libc::ENOMEM) => cannot_start(cause),
-        _ => Error::input(format!("cannot run {name}"), "name a program that can be run").because(cause),
+        _ => Error::input(format!("cannot run {name}"), "specify an executable program").because(cause),
     }
 }
 
@@ -319,7 +319,7 @@ mod tests {
     fn a_process_limit_is_not_reported_as_an_error_of_the_command() {
         let said = |errno| cannot_run("x", io::Error::from_raw_os_error(errno));
         assert_eq!((said(libc::ENOEXEC).exit_status(), said(libc::EAGAIN).exit_status()), (2, 3));
-        assert!(said(libc::EAGAIN).to_string().ends_with("see the limits of processes and files: ulimit -a"));
+        assert!(said(libc::EAGAIN).to_string().ends_with("check the process and file limits: ulimit -a"));
     }
 
     #[test]
@@ -331,14 +331,17 @@ mod tests {
         };
         assert_eq!(
             said(&["no-such-program"]),
-            "there is no program no-such-program in PATH; name one that is, or its path"
+            "program no-such-program is not in PATH; specify its path, or another program"
         );
         assert_eq!(
             said(&["/no/such"]),
-            "cannot run /no/such: No such file or directory (os error 2); name a program that is there"
+            "cannot run /no/such: No such file or directory (os error 2); specify an existing program"
         );
-        assert_eq!(said(&["/"]), "cannot run /: it is a directory; name a program in it");
-        assert_eq!(said(&["/proc/self/status"]), "cannot run /proc/self/status: it is not executable; see chmod +x");
+        assert_eq!(said(&["/"]), "cannot run /: it is a directory; specify a program in it");
+        assert_eq!(
+            said(&["/proc/self/status"]),
+            "cannot run /proc/self/status: it is not executable; make it executable: chmod +x"
+        );
         find(&argv(&["sh"])).unwrap();
         // Only the kernel can report this error.
         let folder = tempfile::tempdir().unwrap();

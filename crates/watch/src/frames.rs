@@ -135,7 +135,8 @@ fn memory() -> Result<File> {
 }
 
 fn no_memory(e: std::io::Error) -> Error {
-    Error::machine("cannot keep requests in memory", "see ulimit -v and -n").because(e)
+    Error::machine("cannot keep requests in memory", "check the memory and file limits: ulimit -v, ulimit -n")
+        .because(e)
 }
 
 /// Reads the frames of a file.
@@ -154,7 +155,7 @@ impl FrameReader {
     /// Fails with a usage error if the file does not exist, is not a recording, or has another format version.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::open(path)
-            .map_err(|e| Error::input(format!("cannot open {}", path.display()), "name a recording").because(e))?;
+            .map_err(|e| Error::input(format!("cannot open {}", path.display()), "specify a recording").because(e))?;
         Self::begin(file, path)
     }
 
@@ -168,7 +169,7 @@ impl FrameReader {
     fn begin(file: File, path: &Path) -> Result<Self> {
         let mut file = BufReader::with_capacity(FRAME_BYTES, file);
         let mut line = Vec::new();
-        let unreadable = |e| Error::input(format!("cannot read {}", path.display()), "name a recording").because(e);
+        let unreadable = |e| Error::input(format!("cannot read {}", path.display()), "specify a recording").because(e);
         file.by_ref().take(HEADER_BYTES).read_until(b'\n', &mut line).map_err(unreadable)?;
         let header = parse_header(&line, path)?;
         let at_byte = line.len() as u64;
@@ -259,11 +260,11 @@ fn parse_header(line: &[u8], path: &Path) -> Result<Header> {
         version: String,
     }
     let name = path.display();
-    let how = "a recording is made with `iotrail trace --record FILE`";
-    let none = || Error::input(format!("{name} is not a recording of iotrail"), how);
+    let how = "create a recording with `iotrail trace --record FILE`";
+    let none = || Error::input(format!("{name} is not an iotrail recording"), how);
     if line.last() != Some(&b'\n') {
         let begun = line.starts_with(br#"{"schema":"iotrail.recording/"#);
-        let cut = || Error::input(format!("{name} is cut off within its first line: nothing is recorded in it"), how);
+        let cut = || Error::input(format!("{name} is truncated within its first line: it contains no events"), how);
         return Err(if begun { cut() } else { none() });
     }
     let any: Any = serde_json::from_slice(line).map_err(|_| none())?;
@@ -271,8 +272,11 @@ fn parse_header(line: &[u8], path: &Path) -> Result<Header> {
         let (family, _) = SCHEMA.split_once('/').unwrap_or((SCHEMA, ""));
         return Err(match any.schema.split_once('/') {
             Some((f, _)) if f == family => Error::input(
-                format!("{name} is written as {}, and this iotrail reads {SCHEMA} and {SCHEMA_FOR_REPLAY}", any.schema),
-                format!("read it with iotrail {}, which made it", any.version),
+                format!(
+                    "{name} has the schema {}, but this iotrail reads {SCHEMA} and {SCHEMA_FOR_REPLAY}",
+                    any.schema
+                ),
+                format!("read it with iotrail {}, which wrote it", any.version),
             ),
             _ => none(),
         });

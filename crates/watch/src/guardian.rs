@@ -61,7 +61,8 @@ impl Guardian {
     /// guardian releases the processes if iotrail dies. Drop the command after starting it, because it holds the
     /// guardian's ends of the pipes.
     pub fn over(command: &mut Command, outlives: bool) -> Result<Self> {
-        let cannot = |e| Error::machine("cannot create a pipe for a program", "see ulimit -n").because(e);
+        let cannot =
+            |e| Error::machine("cannot create a pipe for a program", "check the open file limit: ulimit -n").because(e);
         let (orders, order) = io::pipe().map_err(cannot)?;
         let (report, reports) = io::pipe().map_err(cannot)?;
         let outer_end = order.as_raw_fd();

@@ -218,7 +218,9 @@ impl FileThread {
     fn start(writer: Writer) -> Result<Self> {
         let (sender, receiver) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new().name("recording".into()).spawn(move || append(writer, &receiver));
-        let failed = |e| Error::machine("cannot start a thread for the recording", "see ulimit -u").because(e);
+        let failed = |e| {
+            Error::machine("cannot start a thread for the recording", "check the process limit: ulimit -u").because(e)
+        };
         Ok(FileThread { sender, thread: thread.map_err(failed)? })
     }
 
@@ -229,7 +231,7 @@ impl FileThread {
 
     fn finish(self, end: End) -> Result<u64> {
         self.send(Message::End(Box::new(end)));
-        let broken = |_| Err(Error::machine("the recording's thread broke down", "report this"));
+        let broken = |_| Err(Error::machine("the recording thread panicked", "report this"));
         self.thread.join().unwrap_or_else(broken)
     }
 }

@@ -179,18 +179,18 @@ fn refusal(bytes: &[u8]) -> String {
 
 #[test]
 fn a_file_that_is_not_a_recording_is_rejected_with_one_line() {
-    let how = "a recording is made with `iotrail trace --record FILE`";
+    let how = "create a recording with `iotrail trace --record FILE`";
     assert_eq!(
         refusal(b"{\"schema\":\"iotrail.recording/3\",\"version\":\"3.1.0\",\"new\":1}\nB"),
-        "FILE is written as iotrail.recording/3, and this iotrail reads iotrail.recording/1 and iotrail.recording/2; \
-         read it with iotrail 3.1.0, which made it"
+        "FILE has the schema iotrail.recording/3, but this iotrail reads iotrail.recording/1 and iotrail.recording/2; \
+         read it with iotrail 3.1.0, which wrote it"
     );
     for other in [&b""[..], b"\0\x01\x02\n", b"{\"schema\":\"iotrail.run/1\",\"version\":\"1\"}\n", b"no line end"] {
-        assert_eq!(refusal(other), format!("FILE is not a recording of iotrail; {how}"));
+        assert_eq!(refusal(other), format!("FILE is not an iotrail recording; {how}"));
     }
     assert_eq!(
         refusal(b"{\"schema\":\"iotrail.recording/1\",\"vers"),
-        format!("FILE is cut off within its first line: nothing is recorded in it; {how}")
+        format!("FILE is truncated within its first line: it contains no events; {how}")
     );
     assert!(
         refusal(b"{\"schema\":\"iotrail.recording/1\",\"version\":\"1\"}\n")
@@ -204,7 +204,7 @@ fn an_existing_file_is_kept_unless_replacement_is_requested() {
     let path = dir.path().join("r");
     std::fs::write(&path, "mine").unwrap();
     let e = Writer::create(&path, &header(), Existing::Keep).err().unwrap();
-    assert!(e.to_string().ends_with("exists already; name another file, or replace it with --force"), "{e}");
+    assert!(e.to_string().ends_with("already exists; specify another file, or replace it with --force"), "{e}");
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
     Writer::create(&path, &header(), Existing::Replace).unwrap().finish(&end()).unwrap();
     assert_eq!(read(&path), (vec![], Ending::Whole(Box::new(end()))));

@@ -27,8 +27,8 @@ pub struct Process {
 pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Numbers) -> Result<Target> {
     match (command.is_empty(), tgids.is_empty(), everyone) {
         (true, true, false) => Err(Error::input(
-            "nothing to watch",
-            "name a command (iotrail trace -- CMD), a process (-p TGID), or all processes (-a)",
+            "nothing to trace",
+            "specify a command (iotrail trace -- CMD), a process (-p TGID), or all processes (-a)",
         )),
         (false, true, false) => {
             command::find(command)?;
@@ -46,16 +46,16 @@ pub fn resolve(command: &[OsString], tgids: &[u32], everyone: bool, numbers: &Nu
         }
         (true, true, true) => Ok(Target::Everyone),
         _ => Err(Error::input(
-            "more than one kind of subject is named",
+            "more than one kind of subject is specified",
             "specify one of: a command after --, processes with -p, all processes with -a",
         )),
     }
 }
 
 fn process(number: u32, numbers: &Numbers) -> Result<Process> {
-    let absent = || Error::input(format!("there is no process {number}"), "`ps` lists what there is");
+    let absent = || Error::input(format!("process {number} does not exist"), "`ps` lists the processes");
     if std::process::id() == number {
-        return Err(Error::input(format!("process {number} is iotrail itself"), "name the process to watch"));
+        return Err(Error::input(format!("process {number} is iotrail itself"), "specify the process to trace"));
     }
     let found = numbers.find(number)?.ok_or_else(absent)?;
     if found.tid != found.tgid {
@@ -69,7 +69,7 @@ fn process(number: u32, numbers: &Numbers) -> Result<Process> {
     let end = End::of(number).map_err(|cause| match cause.raw_os_error() {
         Some(libc::ESRCH) => absent(),
         _ => Error::machine(
-            format!("cannot follow process {number} to its end"),
+            format!("cannot watch process {number} for its exit"),
             "a seccomp filter may forbid pidfd_open: run outside the container",
         )
         .because(cause),
@@ -78,18 +78,18 @@ fn process(number: u32, numbers: &Numbers) -> Result<Process> {
     if found.is_kernel_thread {
         return Err(Error::input(
             format!("process {number} ({}) is a kernel thread: it makes no requests of its own", found.comm),
-            "name the program whose requests it serves, or trace all processes with -a",
+            "specify the program whose requests it serves, or trace all processes with -a",
         ));
     }
     // PID 1 of the initial namespace only: a container's first process is the ancestor of its container alone.
     if found.tgid == 1 {
         return Err(Error::input(
-            format!("process 1 ({}) is the ancestor of all processes of this machine", found.comm),
-            "trace all processes with -a, or name the program to trace",
+            format!("process 1 ({}) is the ancestor of all processes on this machine", found.comm),
+            "trace all processes with -a, or specify the program to trace",
         ));
     }
     if end.is_there() {
-        return Err(Error::input(format!("process {number} ({}) has ended", found.comm), "name one that runs"));
+        return Err(Error::input(format!("process {number} ({}) has exited", found.comm), "specify a running process"));
     }
     Ok(Process { tgid: found.tgid, comm: found.comm, end })
 }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn exactly_one_kind_of_subject_is_required() {
-        assert!(said(&[], &[], false).starts_with("nothing to watch; "));
+        assert!(said(&[], &[], false).starts_with("nothing to trace; "));
         assert!(said(&["true"], &[1], false).starts_with("more than one kind"));
         assert!(said(&["true"], &[], true).starts_with("more than one kind"));
         assert!(said(&[], &[1], true).starts_with("more than one kind"));
@@ -115,11 +115,11 @@ mod tests {
 
     #[test]
     fn a_subject_that_cannot_be_traced_is_rejected() {
-        assert_eq!(said(&[], &[u32::MAX / 2], false), "there is no process 2147483647; `ps` lists what there is");
+        assert_eq!(said(&[], &[u32::MAX / 2], false), "process 2147483647 does not exist; `ps` lists the processes");
         let first = said(&[], &[1], false);
         assert!(first.contains("is the ancestor of all") && first.contains("trace all processes with -a"), "{first}");
         let us = std::process::id();
-        assert!(said(&[], &[us], false).ends_with("is iotrail itself; name the process to watch"));
+        assert!(said(&[], &[us], false).ends_with("is iotrail itself; specify the process to trace"));
         // Tests run in threads other than the first.
         let tid = rustix::thread::gettid().as_raw_pid() as u32;
         if tid != us {
@@ -142,8 +142,11 @@ mod tests {
         while !processes[0].end.is_there() {
             std::thread::yield_now();
         }
-        assert!(said(&[], &[tgid], false).ends_with("has ended; name one that runs"), "nobody has waited for it");
+        assert!(
+            said(&[], &[tgid], false).ends_with("has exited; specify a running process"),
+            "nobody has waited for it"
+        );
         child.wait().unwrap();
-        assert!(said(&[], &[tgid], false).starts_with("there is no process"));
+        assert!(said(&[], &[tgid], false).contains("does not exist"));
     }
 }

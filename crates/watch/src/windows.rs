@@ -17,17 +17,17 @@ impl FromStr for Windows {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (open, period) = text.split_once('/').ok_or("write OPEN/PERIOD, as 10ms/1s")?;
+        let (open, period) = text.split_once('/').ok_or("use OPEN/PERIOD, for example 10ms/1s")?;
         let (Span(open), Span(period)) = (open.parse::<Span>()?, period.parse::<Span>()?);
         if open < Duration::from_millis(1) {
-            return Err("a window is at least 1ms long".into());
+            return Err("a window must be at least 1ms long".into());
         }
         // A window may stay open for as long again until its last request completes. Attaching also takes time.
         if period < open * 4 || period < Duration::from_millis(100) {
-            return Err("a period is at least four windows and 100ms long".into());
+            return Err("a period must be at least four windows and 100ms long".into());
         }
         if period > Duration::from_secs(3600) {
-            return Err("a period is at most 1h long".into());
+            return Err("a period must be at most 1h long".into());
         }
         Ok(Windows { open, period })
     }
@@ -212,11 +212,11 @@ mod tests {
     #[test]
     fn an_invalid_window_is_rejected_with_a_valid_example() {
         let refused = |text: &str| text.parse::<Windows>().unwrap_err();
-        assert_eq!(refused("10ms"), "write OPEN/PERIOD, as 10ms/1s");
-        assert_eq!(refused("10us/1s"), "a window is at least 1ms long");
-        assert_eq!(refused("300ms/1s"), "a period is at least four windows and 100ms long");
-        assert_eq!(refused("1ms/50ms"), "a period is at least four windows and 100ms long");
-        assert_eq!(refused("1ms/2h"), "a period is at most 1h long");
+        assert_eq!(refused("10ms"), "use OPEN/PERIOD, for example 10ms/1s");
+        assert_eq!(refused("10us/1s"), "a window must be at least 1ms long");
+        assert_eq!(refused("300ms/1s"), "a period must be at least four windows and 100ms long");
+        assert_eq!(refused("1ms/50ms"), "a period must be at least four windows and 100ms long");
+        assert_eq!(refused("1ms/2h"), "a period must be at most 1h long");
         assert!(refused("10ms/1").contains("has no unit of time"));
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn load(args: &AdviseArgs) -> Result<Table> {
     if args.load.file.is_none() && args.load.rw != Rw::Nop {
         return Err(Error::input(
             "no program or load is specified",
-            "name a program (-- CMD), a file (--file PATH), or no-ops (--rw nop)",
+            "specify a program (-- CMD), a file (--file PATH), or no-ops (--rw nop)",
         ));
     }
     let mut load = as_given(Kind::Storage, &args.given)?;

@@ -20,8 +20,8 @@ pub fn run(args: &CompareArgs, a: i64, b: i64) -> Result<u8> {
     drop(store);
     if base.experiment != other.experiment {
         return Err(Error::input(
-            format!("{} is of {}, and {} of {}", id(a), base.experiment, id(b), other.experiment),
-            "compare fleets of one experiment (`iotrail list`)",
+            format!("{} is a fleet of {}, but {} is a fleet of {}", id(a), base.experiment, id(b), other.experiment),
+            "compare fleets of the same experiment (see `iotrail list`)",
         ));
     }
     let (mut gathered, mut notes) = (Gathered::default(), Vec::from_iter(own_figures(&base, &other)));
@@ -42,8 +42,8 @@ pub fn run(args: &CompareArgs, a: i64, b: i64) -> Result<u8> {
     if in_common < 2 {
         let why = notes.first().map_or_else(String::new, |note| format!(" ({note})"));
         return Err(Error::input(
-            format!("{} and {} have {} to be compared{why}", id(a), id(b), plural(in_common, "machine")),
-            "name fleets of the same machines, or compare two runs: iotrail compare 12 17",
+            format!("{} and {} have {} to compare{why}", id(a), id(b), plural(in_common, "machine")),
+            "specify fleets of the same machines, or compare two runs: iotrail compare 12 17",
         ));
     }
     notes.extend([(&base, &other), (&other, &base)].into_iter().filter_map(|(one, not)| alone(one, not)));

@@ -174,10 +174,10 @@ impl Input {
         if let Some(before) = self.sources.iter().find(|s| **s == source) {
             let (before, now) = (before.words(), source.words());
             let what = match before == now {
-                true => format!("'{}' names {now} twice", self.text),
-                false => format!("'{}' names one file twice, as {before} and as {now}", self.text),
+                true => format!("'{}' lists {now} twice", self.text),
+                false => format!("'{}' lists one file twice, as {before} and as {now}", self.text),
             };
-            let remedy = "name each once: repeats must be separate measurements";
+            let remedy = "list each once: repeats must be separate measurements";
             return Err(Error::input(what, remedy));
         }
         self.sources.push(source);
@@ -247,14 +247,17 @@ impl Input {
             let there: Vec<String> = distinct(self.all.iter().filter_map(|c| c.params.get(name)).map(value_text));
             if there.is_empty() {
                 let names = distinct(self.all.iter().flat_map(|c| c.params.keys().cloned()));
-                let names =
-                    if names.is_empty() { "it has none".into() } else { format!("there are {}", names.join(", ")) };
+                let names = if names.is_empty() {
+                    "it has no parameters".into()
+                } else {
+                    format!("its parameters are {}", names.join(", "))
+                };
                 return Err(Error::input(format!("'{}' has no parameter '{name}'", self.text), names));
             }
             cells.retain(|i| self.all[*i].params.get(name).map(value_text).as_ref() == Some(value));
             if cells.is_empty() {
                 return Err(Error::input(
-                    format!("'{}': nothing is measured with {name}={value}", self.text),
+                    format!("'{}': no cell has {name}={value}", self.text),
                     format!("values of {name} are {}", there.join(", ")),
                 ));
             }
@@ -275,7 +278,7 @@ impl Input {
         own.shared_with(others).map_or(Ok(()), |source| {
             Err(Error::input(
                 format!("a measurement of {source} is on both sides, in '{}' and in '{}'", self.text, other.text),
-                "give each side separate measurements: a measurement does not differ from itself",
+                "give each side its own measurements",
             ))
         })
     }
@@ -315,7 +318,7 @@ fn parsed(text: &str) -> Result<(Vec<&str>, Fixed)> {
             (None, None) => {
                 return Err(Error::input(
                     format!("'{part}' in '{text}' is not a selection"),
-                    "write RUN:parameter=value,parameter=value",
+                    "use RUN:parameter=value,parameter=value",
                 ));
             }
         }
@@ -327,7 +330,7 @@ fn parsed(text: &str) -> Result<(Vec<&str>, Fixed)> {
     match items.is_empty() {
         true => Err(Error::input(
             format!("'{text}' is neither a run nor a file"),
-            "give a stored run's number or a JSON file",
+            "specify the number of a stored run, or a JSON file",
         )),
         false => Ok((items, fixed)),
     }

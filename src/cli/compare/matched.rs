@@ -25,7 +25,7 @@ pub fn matched<'a>(a: &'a Input, b: &'a Input) -> Result<Matched<'a>> {
     if a.is_of_one_run_with(b) && a.cells == b.cells {
         return Err(Error::input(
             format!("'{}' and '{}' are the same measurements", a.text, b.text),
-            "give two runs, or select cells of one: 12:arm=default 12:arm=coop",
+            "specify two runs, or select cells of one run: 12:arm=default 12:arm=coop",
         ));
     }
     // If each side has one cell, the user wants to compare them, however they differ.
@@ -64,7 +64,7 @@ pub fn matched<'a>(a: &'a Input, b: &'a Input) -> Result<Matched<'a>> {
         .collect();
     if pairs.is_empty() {
         return Err(Error::input(
-            format!("no cell of '{}' has the parameters of one of '{}'", a.text, b.text),
+            format!("no cell of '{}' has the same parameters as a cell of '{}'", a.text, b.text),
             format!("the first has {}, the second {}", words(&key(&a.cells[0])), words(&key(&b.cells[0]))),
         ));
     }

@@ -17,14 +17,17 @@ pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
     const TAKEN: [&str; 4] = ["--json", "--csv", "--iolog", "--perfetto"];
     if let Some((option, _)) = args.streams().chain(args.folders()).find(|(option, _)| !TAKEN.contains(option)) {
         return Err(Error::input(
-            format!("{} is a recording of single I/Os, and {option} exports measurements", source.display()),
-            format!("give a stored run's number or what `bench --json` printed; of a recording, {}", TAKEN.join(", ")),
+            format!("{} is a recording of individual I/Os, but {option} exports measurements", source.display()),
+            format!(
+                "specify a stored run's number or `bench --json` output; for a recording, use {}",
+                TAKEN.join(", ")
+            ),
         ));
     }
     if args.table != "measurements" {
         return Err(Error::input(
-            format!("{} is a recording, which is one table", source.display()),
-            "leave out --table",
+            format!("{} is a recording, which has only one table", source.display()),
+            "omit --table",
         ));
     }
     // The names of rings, processes and files are at the end of a recording, but needed at the start of the export.
@@ -34,7 +37,7 @@ pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
     for (option, path) in args.streams() {
         if place(path).is_some_and(|p| Some(p) == place(source)) {
             let what = format!("{} cannot become its own export", source.display());
-            return Err(Error::input(what, format!("name another file with {option}")));
+            return Err(Error::input(what, format!("specify another file with {option}")));
         }
         if is_for_replay {
             let (found, said) = replay::export(args, source, option, path)?;
@@ -91,8 +94,8 @@ fn iolog(reader: Reader, end: Option<&End>, mut file: Output) -> Result<String> 
     let header = reader.header();
     if header.one_in > 1 || header.adaptive || header.slowest.is_some() || header.windows.is_some() {
         return Err(Error::input(
-            "the recording is a sample of the requests, and fio would replay a different load",
-            "record all of them: iotrail trace --one-in 1 --record FILE",
+            "the recording contains only a sample of the requests, so fio would replay a different load",
+            "record all requests: iotrail trace --one-in 1 --record FILE",
         ));
     }
     let Some(end) = end else {

@@ -22,8 +22,8 @@ pub fn export(args: &ExportArgs, source: &Path, option: &'static str, to: &Path)
         "--iolog" => iolog(&mut reader, args, to)?,
         _ => {
             return Err(Error::input(
-                format!("{} is a recording for replay, and has no times for {option}", source.display()),
-                "record without --for-replay",
+                format!("{} is a recording for replay, which has no times for {option}", source.display()),
+                "record again without --for-replay",
             ));
         }
     };

@@ -74,7 +74,7 @@ pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8
 pub fn of_file(args: &ExportArgs, run: Run<'_>, path: &Path) -> Result<u8> {
     let json = |take: &mut Piece<'_>| {
         let text = input::text(path, LONGEST).map_err(|e| {
-            Error::input(format!("cannot read {}", path.display()), "name a file that can be read").because(e)
+            Error::input(format!("cannot read {}", path.display()), "specify a readable file").because(e)
         })?;
         take(text.trim_end())?;
         take("\n")
@@ -87,7 +87,7 @@ impl Exported<'_> {
         let of_requests = [("--perfetto", &args.perfetto), ("--iolog", &args.iolog)];
         if let Some((option, _)) = of_requests.iter().find(|(_, path)| path.is_some()) {
             return Err(Error::input(
-                format!("{} has no single I/Os for {option}", self.called),
+                format!("{} has no individual I/Os for {option}", self.called),
                 "record them: iotrail trace --record FILE -- CMD",
             ));
         }
@@ -103,14 +103,14 @@ impl Exported<'_> {
         if let (Some(option), false) = (needs_histograms, self.has_histograms) {
             return Err(Error::input(
                 format!("{} has no histograms for {option}", self.called),
-                "they are in the store: give a stored run's number; `bench --store PATH` keeps a single measurement",
+                "histograms are only in the store: specify a stored run's number; `bench --store PATH` stores a single measurement",
             ));
         }
         let samples = if args.folded.is_some() { folded::places(&self.run)? } else { vec![] };
         if args.folded.is_some() && samples.is_empty() {
             return Err(Error::input(
                 format!("{} has no samples for --folded", self.called),
-                "measure with --profile, in an experiment file profile = true; `bench --profile --folded FILE` keeps the kernel's stacks",
+                "measure with --profile (in an experiment file: profile = true); `bench --profile --folded FILE` keeps the kernel's stacks",
             ));
         }
         // Report errors before writing the first file.
@@ -168,7 +168,7 @@ impl Exported<'_> {
 
     fn are_free(&self, folder: &Path, mut places: impl Iterator<Item = PathBuf>, existing: Existing) -> Result<()> {
         if folder.exists() && !folder.is_dir() {
-            return Err(Error::input(format!("{} is not a directory", folder.display()), "name a directory"));
+            return Err(Error::input(format!("{} is not a directory", folder.display()), "specify a directory"));
         }
         places.try_for_each(|place| output::free(&folder.join(place), existing))
     }

@@ -13,8 +13,12 @@ pub fn export(args: &ExportArgs, trace: &NamedTrace) -> Result<u8> {
     const TAKEN: [&str; 2] = ["--folded", "--pprof"];
     if let Some((option, _)) = args.streams().chain(args.folders()).find(|(option, _)| !TAKEN.contains(option)) {
         return Err(Error::input(
-            format!("{} is a trace, and {option} exports measurements or recordings", trace.name),
-            format!("of a trace, {}; `iotrail report {} --json` prints all of it", TAKEN.join(", "), trace.name),
+            format!("{} is a trace, but {option} exports measurements or recordings", trace.name),
+            format!(
+                "for a trace, use {}; `iotrail report {} --json` prints the complete trace",
+                TAKEN.join(", "),
+                trace.name
+            ),
         ));
     }
     let Some(sampled) = trace.record.stacks.as_ref().filter(|sampled| !sampled.stacks.is_empty()) else {

@@ -7,7 +7,7 @@ use iotrail_lab::handed_over;
 pub fn run() -> Result<u8> {
     let order = handed_over()?;
     keep(&order, Ports::open()?, end_all_others)
-        .map_err(|e| Error::machine("cannot run the lab's command", "see the machine's console").because(e))?;
+        .map_err(|e| Error::machine("cannot run the lab's command", "check the machine's console").because(e))?;
     // The host stops the machine once it has read everything.
     loop {
         std::thread::park();

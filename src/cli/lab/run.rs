@@ -107,31 +107,28 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let kernel = asked_kernel(args)?;
     if !args.cpus.is_multiple_of(args.sockets) {
         return Err(Error::input(
-            format!("{} CPUs cannot be in {} sockets", args.cpus, args.sockets),
-            "give --sockets a divisor of --cpus",
+            format!("{} CPUs cannot be divided among {} sockets", args.cpus, args.sockets),
+            "use a --sockets value that divides --cpus",
         ));
     }
     if args.memory.0 < LEAST_MEMORY {
         return Err(Error::input(
             format!("{} of memory is not enough to boot", bytes(args.memory.0)),
-            format!("give --memory {} or more", bytes(LEAST_MEMORY)),
+            format!("use --memory {} or more", bytes(LEAST_MEMORY)),
         ));
     }
     let polls: Vec<String> = args.nvme.iter().map(|d| d.poll.to_string()).collect();
     if polls.iter().any(|p| *p != polls[0]) {
         return Err(Error::input(
-            format!("the drives ask for different numbers of polled queues ({})", list(&polls)),
-            "give all the same poll=N: the driver has one setting for all (nvme.poll_queues)",
+            format!("the drives request different numbers of poll queues ({})", list(&polls)),
+            "use the same poll=N for all drives: the driver has a single setting (nvme.poll_queues)",
         ));
     }
     if args.append.contains(['\n', '\0']) {
-        return Err(Error::input(
-            "--append contains a line end",
-            "write the parameters on one line, with spaces between",
-        ));
+        return Err(Error::input("--append contains a newline", "put the parameters on one line, separated by spaces"));
     }
     if args.command.first().is_none_or(|name| name.is_empty()) {
-        return Err(Error::input("the command has no name", "name a program after --"));
+        return Err(Error::input("the command name is empty", "specify a program after --"));
     }
     if let Some(to) = &args.artifacts {
         takes_artifacts(to, Existing::forced(args.force))?;
@@ -141,7 +138,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         Accel::Kvm if arch != Arch::host() => {
             return Err(Error::input(
                 format!("KVM cannot run {arch} on this machine's processor"),
-                "omit --accel: the lab then emulates it",
+                "omit --accel; the lab then emulates it",
             ));
         }
         Accel::Auto if arch != Arch::host() => Acceleration::Emulation,
@@ -199,8 +196,8 @@ fn asked_kernel(args: &RunArgs) -> Result<KernelChoice> {
     }
     if name.contains('/') || name.starts_with("vmlinu") {
         return Err(Error::input(
-            format!("the kernel {name} is a file, and its modules are unknown"),
-            "name lib/modules/RELEASE with --modules",
+            format!("the kernel {name} is a file, so the location of its modules is unknown"),
+            "specify lib/modules/RELEASE with --modules",
         ));
     }
     Ok(if name == "newest" { KernelChoice::Newest } else { KernelChoice::Release(name.clone()) })

@@ -156,7 +156,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
 /// The command for the sender's node, which starts the server on the other node.
 fn on_nodes(args: &BenchArgs) -> Result<Work<'static>> {
     if args.given.iter().any(|given| given.name == "between") {
-        return Err(Error::input("--between is for one machine, and --slurm uses two nodes", "omit it"));
+        return Err(Error::input("--between applies to one machine, but --slurm uses two nodes", "omit it"));
     }
     let hosts = OptionValues { name: "between".into(), values: vec!["hosts".into()] };
     let given: Vec<OptionValues> = args.given.iter().cloned().chain([hosts]).collect();
@@ -232,11 +232,13 @@ fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {
 }
 
 fn measure_one(plan: &Plan, seed: Option<u32>, store: Option<&mut Store>) -> Result<Measurement> {
-    let [cell] = &plan.cells[..] else { return Err(Error::input("no combination to measure", "give options")) };
+    let [cell] = &plan.cells[..] else { return Err(Error::input("no combination to measure", "specify options")) };
     if let Some(why) = &cell.untestable {
         return Err(Error::machine(why, "choose other options"));
     }
-    let Load::Net(net) = &cell.load else { return Err(Error::input("this is no network load", "use `iotrail bench`")) };
+    let Load::Net(net) = &cell.load else {
+        return Err(Error::input("this is not a network load", "use `iotrail bench`"));
+    };
     let mut net = net.clone();
     net.sender.seed = seed;
     let stop = interrupt::raise_flag()?;

@@ -82,7 +82,7 @@ fn load(args: &LoadArgs, spec: &SenderSpec, store: Option<&mut Store>) -> Result
         return Err(match loaded {
             Loaded { broken_off: Some(e), .. } => e,
             Loaded { interrupted: true, .. } => {
-                Error::machine("stopped before an answer was measured", "let it run longer")
+                Error::machine("stopped before a response was measured", "let it run longer")
             }
             _ => Error::machine("no response was measured", "use a longer --runtime"),
         });

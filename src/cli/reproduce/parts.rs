@@ -151,12 +151,12 @@ fn one(plan: &Plan, target: &Target, store: &mut Store) -> Result<(Outcome, iotr
 /// The missing requirement, if any.
 pub fn lacking(needs: &Needs, cpus: u32) -> Option<String> {
     if let Some(n) = needs.cpus.filter(|n| cpus < *n) {
-        return Some(format!("it needs {n} CPUs, and {cpus} are online"));
+        return Some(format!("it needs {n} CPUs, but only {cpus} are online"));
     }
     let file = needs.files.iter().find(|file| !file.exists())?;
-    let what = needs.what.as_ref().map_or_else(String::new, |what| format!("{what}: "));
+    let what = needs.what.as_ref().map_or_else(String::new, |what| format!("it needs {what}: "));
     let instead = needs.instead.as_ref().map_or_else(String::new, |how| format!("; {how}"));
-    Some(format!("it needs {what}{} is not there{instead}", file.display()))
+    Some(format!("{what}{} does not exist{instead}", file.display()))
 }
 
 /// The command that compares the stored results again.

@@ -93,8 +93,8 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
     let asked = &machines.kernels;
     if let Some(twice) = asked.iter().enumerate().find(|(i, k)| asked[..*i].contains(k)) {
         return Err(Error::input(
-            format!("--kernels has {} twice", twice.1),
-            "name each kernel once; use --rounds for more boots",
+            format!("--kernels lists {} twice", twice.1),
+            "list each kernel once; use --rounds for more boots",
         ));
     }
     if args.quick && experiment.quick.is_none() {
@@ -163,7 +163,7 @@ pub fn run(args: &RunArgs, experiment: &Experiment, seed: u32) -> Result<u8> {
 fn none_measured(kernels: &[KernelRecord], interrupted: bool) -> Error {
     let why: Vec<String> = kernels.iter().flat_map(|k| k.failed.iter().map(|f| format!("{}: {f}", k.asked))).collect();
     let remedy = if interrupted { "run it again" } else { "`iotrail lab kernels` lists the bootable kernels" };
-    Error::machine("no kernel has a measurement", remedy).because(list(&why))
+    Error::machine("no kernel produced a measurement", remedy).because(list(&why))
 }
 
 /// The stored runs of a kernel's boots.

@@ -55,7 +55,7 @@ impl Budget {
         let Some(path) = &args.expect else { return Ok(None) };
         let shown = path.display();
         let text = input::text(path, LONGEST)
-            .map_err(|e| Error::input(format!("cannot read {shown}"), "name a budget with --expect").because(e))?;
+            .map_err(|e| Error::input(format!("cannot read {shown}"), "specify a budget with --expect").because(e))?;
         let limits = budget::parse(&text)
             .map_err(|why| Error::input(format!("{shown}: {why}"), "docs/ci.md describes a budget"))?;
         let junit = args.junit.as_deref().map(|path| Reserved::new(path, existing, "--junit")?.apart()).transpose()?;

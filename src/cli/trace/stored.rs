@@ -78,7 +78,7 @@ impl Storing {
     fn written(&mut self) {
         match self.writing.take().map(JoinHandle::join) {
             Some(Ok(Err(e))) => self.failed(&e),
-            Some(Err(_)) => self.failed(&std::io::Error::other("the thread broke down")),
+            Some(Err(_)) => self.failed(&std::io::Error::other("the thread panicked")),
             Some(Ok(Ok(()))) | None => {}
         }
     }

@@ -130,7 +130,11 @@ fn second_sender() -> End {
     server.answers();
     let ended = run(&mut server.load(&place, "--count 1"));
     assert_eq!(ended.status, 3);
-    assert!(ended.one_line().contains("another sender is connected: one is served at a time"), "{}", ended.stderr);
+    assert!(
+        ended.one_line().contains("another sender is connected; the server accepts one at a time"),
+        "{}",
+        ended.stderr
+    );
     kill(first.id(), libc::SIGINT);
     let ended = end(first).ok();
     let m = ended.json();

@@ -45,7 +45,7 @@ fn items(out: &Output) -> Result<Vec<Value>, Failed> {
 }
 
 fn hard() -> Result<(), Failed> {
-    let limit = "this process has as many files open as it may, and each probe is one";
+    let limit = "this process has reached its open file limit, and each probe needs one file";
     let out = after("ulimit -n 48;", LOAD)?;
     assert_eq!(out.status.code(), Some(3), "{}", said(&out));
     assert!(said(&out).contains(limit) && said(&out).contains("ulimit -Hn"), "{}", said(&out));
@@ -61,7 +61,7 @@ fn hard() -> Result<(), Failed> {
     // The remedy works.
     let out = after(&format!("ulimit -n {needed};"), LOAD)?;
     assert!(out.status.success(), "{needed}: {}", said(&out));
-    let refused = items.iter().filter(|i| i["text"].as_str().is_some_and(|t| t.contains("refused the program")));
+    let refused = items.iter().filter(|i| i["text"].as_str().is_some_and(|t| t.contains("rejected the program")));
     assert_eq!(refused.count(), 0, "{items:?}");
     Ok(())
 }

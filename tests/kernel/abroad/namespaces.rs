@@ -240,7 +240,7 @@ fn first_process() -> Result<(), Failed> {
         let said = String::from_utf8_lossy(&out.stderr);
         assert_eq!(out.status.code(), Some(2), "{said}");
         assert!(
-            said.contains("is the ancestor of all processes of this machine; trace all processes with -a"),
+            said.contains("is the ancestor of all processes on this machine; trace all processes with -a"),
             "{said}"
         );
     }

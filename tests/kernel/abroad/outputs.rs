@@ -72,7 +72,7 @@ fn scratch() -> Result<(), Failed> {
             symlink(&victim, &file)?;
             theirs(&file)
         }),
-        ("it has 2 names (hard links)", &|| {
+        ("it has 2 hard links", &|| {
             fs::create_dir(&ours)?;
             fs::hard_link(&victim, &file)
         }),
@@ -143,7 +143,7 @@ fn samples() -> Result<(), Failed> {
     for option in ["--folded", "--flamegraph"] {
         fs::write(&path, "somebody's")?;
         let out = bench(place.path(), &format!("{option} x"))?;
-        let line = "iotrail: x exists already; name another file, or replace it with --force\n";
+        let line = "iotrail: x already exists; specify another file, or replace it with --force\n";
         assert_eq!((out.status.code(), said(&out).as_str()), (Some(2), line));
         assert!(out.stdout.is_empty(), "it is said before anything is measured");
         assert_eq!(fs::read_to_string(&path)?, "somebody's");
@@ -192,7 +192,7 @@ fn recording() -> Result<(), Failed> {
     let path = fifo(place.path())?;
     let out = ended(record(place.path(), "fifo", &["true"])?)?;
     assert_eq!(out.status.code(), Some(2), "{}", said(&out));
-    assert!(said(&out).contains("fifo is a pipe without a reader; start its reader first"), "{}", said(&out));
+    assert!(said(&out).contains("fifo is a pipe with no reader; start its reader first"), "{}", said(&out));
     // The reader gets the complete recording.
     let reader = {
         let path = path.clone();
@@ -225,12 +225,12 @@ fn recording() -> Result<(), Failed> {
     // SAFETY: an unreaped child.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGTERM) }, 0);
     let out = ended(child)?;
-    assert!(said(&out).contains("stopped by a signal while its reader did not read"), "{}", said(&out));
+    assert!(said(&out).contains("stopped by a signal while waiting for its reader"), "{}", said(&out));
     drop(reader);
     // Existing files are kept.
     fs::write(place.path().join("there"), "somebody's")?;
     let out = ended(record(place.path(), "there", &["true"])?)?;
-    assert!(said(&out).contains("there exists already"), "{}", said(&out));
+    assert!(said(&out).contains("there already exists"), "{}", said(&out));
     assert_eq!(fs::read_to_string(place.path().join("there"))?, "somebody's");
     Ok(())
 }

@@ -45,10 +45,10 @@ fn sizes() -> Result<(), Failed> {
         assert_eq!((m.errors.unwrap(), m.bytes.unwrap()), (0, blocks.min(4096) * block), "{block}");
     }
     for (options, words) in [
-        ("--bs 1m", "takes 524288 bytes a command at most; use --bs 524288 or less"),
+        ("--bs 1m", "accepts at most 524288 bytes per command; use --bs 524288 or less"),
         ("--bs 1000", "is not a multiple of the 512-byte blocks"),
-        ("--bs 4k --depth 4000", "has queues of 2048 entries at most; use a --depth up to 2047"),
-        ("--bs 4k --jobs 99", "I/O queue pairs, not the 99 that are needed; use --jobs"),
+        ("--bs 4k --depth 4000", "have at most 2048 entries; use a --depth of at most 2047"),
+        ("--bs 4k --jobs 99", "of the 99 I/O queue pairs needed; use --jobs"),
         ("--bs 4k --size 1t", "not the 1099511627776 of --size"),
     ] {
         let (status, said) = refused(&format!("--engine nvme_user --file {} --count 1 {options}", drive.address));
@@ -56,7 +56,7 @@ fn sizes() -> Result<(), Failed> {
     }
     let (status, said) = refused(&format!("--engine nvme_user --file {}/7 --count 1", drive.address));
     assert_eq!(status, 2);
-    assert!(said.contains("has no namespace 7; it has 1: name it with"), "{said}");
+    assert!(said.contains("has no namespace 7; it has 1: specify it with"), "{said}");
     drop(released);
     Ok(())
 }
@@ -80,12 +80,12 @@ fn anothers() -> Result<(), Failed> {
     let load = format!("--engine nvme_user --wait peek --file {}", drive.address);
     let (status, said) = refused(&format!("{load} --count 1"));
     assert_eq!(status, 3);
-    let held = format!("{} is held by the kernel's driver nvme ({}); release it: echo", drive.address, drive.disk);
+    let held = format!("{} is bound to the kernel driver nvme ({}); release it: echo", drive.address, drive.disk);
     assert!(said.starts_with(&format!("iotrail: {held}")) || said.starts_with(&held) || said.contains(&held), "{said}");
     let released = release(&drive);
     let (status, said) = refused(&format!("{load} --rw write --count 1"));
     assert_eq!(status, 2);
-    assert!(said.ends_with("add --allow-write to destroy its contents"), "{said}");
+    assert!(said.ends_with("add --allow-write to overwrite its contents"), "{said}");
     // Only one process may use the drive.
     let mut first = bench(&format!("{load} --runtime 60s")).stdout(Stdio::null()).spawn()?;
     until("the first run has the drive", || maps_registers(first.id()));

@@ -90,7 +90,7 @@ fn no_generic_device() -> Result<(), Failed> {
     assert!(said.ends_with(&format!("is a block device; use --file {}", drive.generic())), "{said}");
     let (status, said) = refused(&format!("--file {} --count 1", drive.generic()));
     assert_eq!(status, 2);
-    assert!(said.ends_with("use --engine io_uring_cmd, or name one with --file"), "{said}");
+    assert!(said.ends_with("use --engine io_uring_cmd, or specify one with --file"), "{said}");
     Ok(())
 }
 
@@ -99,7 +99,7 @@ fn held() -> Result<(), Failed> {
     let write = format!("--engine io_uring_cmd --file {} --rw randwrite --count 1 --trace off", drive.generic());
     let (status, said) = refused(&write);
     assert_eq!(status, 2);
-    assert!(said.ends_with("which exists; add --allow-write to destroy its contents"), "{said}");
+    assert!(said.ends_with("which exists; add --allow-write to overwrite its contents"), "{said}");
     // A file system or a volume also opens it with O_EXCL.
     let holder = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(drive.block())?;
     let (status, said) = refused(&format!("{write} --allow-write"));

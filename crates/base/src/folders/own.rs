@@ -46,10 +46,10 @@ pub fn check_file(path: &Path, remedy: &str) -> Result<()> {
     };
     let what = match () {
         () if meta.file_type().is_symlink() => "it is a symbolic link, which iotrail never creates there".to_owned(),
-        () if !meta.is_file() => "it is no plain file".to_owned(),
+        () if !meta.is_file() => "it is not a regular file".to_owned(),
         () if meta.uid() != us() => format!("it belongs to user {}", meta.uid()),
-        () if meta.nlink() > 1 => format!("it has {} names (hard links)", meta.nlink()),
-        () if meta.mode() & 0o002 != 0 || is_of_others(&meta) => "others may write to it".to_owned(),
+        () if meta.nlink() > 1 => format!("it has {} hard links", meta.nlink()),
+        () if meta.mode() & 0o002 != 0 || is_of_others(&meta) => "other users may write to it".to_owned(),
         () => return Ok(()),
     };
     refuse(Why::Unsafe(path.to_owned(), what))
@@ -324,12 +324,12 @@ mod tests {
             );
         }
         std::fs::hard_link(path("file"), path("second")).unwrap();
-        assert!(refused("file").contains("it has 2 names (hard links)"));
+        assert!(refused("file").contains("it has 2 hard links"));
         std::fs::create_dir(path("folder")).unwrap();
-        assert!(refused("folder").contains("it is no plain file"));
+        assert!(refused("folder").contains("it is not a regular file"));
         std::fs::write(path("open"), "").unwrap();
         std::fs::set_permissions(path("open"), std::fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(refused("open").contains("others may write to it"));
+        assert!(refused("open").contains("other users may write to it"));
         if is_root() {
             std::fs::write(path("theirs"), "").unwrap();
             owned_by(&path("theirs"), 65534);

@@ -30,7 +30,7 @@ impl Folder {
     /// Creates the directory, with a temporary one inside for incomplete files.
     pub fn open(root: &Path, existing: Existing, option: &'static str) -> Result<Self> {
         if root.exists() && !root.is_dir() {
-            return Err(Error::input(format!("{} is no folder", root.display()), "name a folder"));
+            return Err(Error::input(format!("{} is not a directory", root.display()), "specify a directory"));
         }
         let mut folder = Self {
             root: root.to_owned(),
@@ -70,15 +70,15 @@ impl Folder {
         if interrupt::is_asked() && !self.was_asked {
             return Err(Error::machine(
                 format!("stopped while writing {}", self.root.display()),
-                "nothing of it was kept",
+                "no partial results were kept",
             ));
         }
         let to = self.root.join(place);
         if let Some(folder) = to.parent() {
             let inner = folder.ancestors().take_while(|p| *p != self.root);
             if let Some(link) = inner.filter(|p| p.is_symlink()).last() {
-                let what = format!("{} is a link, which may point outside {}", link.display(), self.root.display());
-                return Err(Error::input(what, format!("name another folder with {}", self.option)));
+                let what = format!("{} is a symlink, which may point outside {}", link.display(), self.root.display());
+                return Err(Error::input(what, format!("specify another directory with {}", self.option)));
             }
             self.make(folder)?;
         }
@@ -150,10 +150,10 @@ mod tests {
             done
         };
         for existing in [Existing::Keep, Existing::Replace] {
-            assert!(put(existing, "link/file").unwrap_err().contains("is a link, which may point outside"));
+            assert!(put(existing, "link/file").unwrap_err().contains("is a symlink, which may point outside"));
         }
-        assert!(put(Existing::Keep, "dangling").unwrap_err().contains("exists already"));
-        assert!(put(Existing::Keep, "there").unwrap_err().contains("exists already"));
+        assert!(put(Existing::Keep, "dangling").unwrap_err().contains("already exists"));
+        assert!(put(Existing::Keep, "there").unwrap_err().contains("already exists"));
         put(Existing::Replace, "dangling").unwrap();
         put(Existing::Keep, "a/b/new").unwrap();
         let text = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();

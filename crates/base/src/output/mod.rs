@@ -93,9 +93,10 @@ fn place(path: &Path, existing: Existing, option: &'static str) -> Result<Place>
         return Ok(Place::File);
     };
     let kind = there.file_type();
-    let is = |what: &str| Err(Error::input(format!("{} is {what}", shown(path)), format!("name a file with {option}")));
+    let is =
+        |what: &str| Err(Error::input(format!("{} is {what}", shown(path)), format!("specify a file with {option}")));
     if kind.is_dir() {
-        return is("a folder");
+        return is("a directory");
     }
     if kind.is_block_device() {
         return is("a disk (a block device), which would be overwritten");
@@ -106,8 +107,8 @@ fn place(path: &Path, existing: Existing, option: &'static str) -> Result<Place>
     if kind.is_fifo() {
         let stream = Stream::to_pipe(path).map_err(|e| match e.raw_os_error() {
             Some(libc::ENXIO) => Error::input(
-                format!("{} is a pipe without a reader", shown(path)),
-                format!("start its reader first, or name a file with {option}"),
+                format!("{} is a pipe with no reader", shown(path)),
+                format!("start its reader first, or specify a file with {option}"),
             ),
             _ => cannot_make(path, option, e),
         })?;
@@ -306,7 +307,7 @@ fn on_stdout(path: &Path, option: &str) -> Error {
         true => format!("{option} - would be mixed with the result on standard output"),
         false => format!("{option} {} is standard output, where the result is written", shown(path)),
     };
-    Error::input(what, "name a file or a pipe")
+    Error::input(what, "specify a file or a pipe")
 }
 
 /// A new file in the same directory, so that the rename does not copy data.
@@ -331,7 +332,7 @@ fn named(file: NamedTempFile, path: &Path, existing: Existing, option: &'static 
 pub fn free(path: &Path, existing: Existing) -> Result<()> {
     let is_there = path.symlink_metadata().is_ok();
     if path.is_dir() {
-        return Err(Error::input(format!("{} is a folder", shown(path)), "name a file"));
+        return Err(Error::input(format!("{} is a directory", shown(path)), "specify a file"));
     }
     if is_there && existing != Existing::Replace { Err(exists(path, existing)) } else { Ok(()) }
 }

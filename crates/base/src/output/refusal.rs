@@ -29,7 +29,7 @@ pub fn refused(path: &Path, option: &str, e: impl Into<Box<dyn Cause + Send + Sy
 }
 
 pub fn stdout_refused(e: impl Into<Box<dyn Cause + Send + Sync>>) -> Error {
-    Error::machine("cannot write to standard output", "check where it leads").because(e)
+    Error::machine("cannot write to standard output", "check where it is redirected").because(e)
 }
 
 /// The output could not be created.
@@ -49,30 +49,30 @@ pub fn cannot_make(path: &Path, option: &str, e: io::Error) -> Error {
 
 pub fn exists(path: &Path, existing: Existing) -> Error {
     let remedy = match existing {
-        Existing::Refuse => "name a new file",
-        _ => "name another file, or replace it with --force",
+        Existing::Refuse => "specify a new file",
+        _ => "specify another file, or replace it with --force",
     };
-    Error::input(format!("{} exists already", shown(path)), remedy)
+    Error::input(format!("{} already exists", shown(path)), remedy)
 }
 
 fn remedy(path: &Path, option: &str, errno: Option<i32>) -> String {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).display();
     match errno {
         Some(libc::ENOSPC) => {
-            format!("free space on the disk of {folder}, or name a path on another disk with {option}")
+            format!("free space on the disk of {folder}, or specify a path on another disk with {option}")
         }
         Some(libc::EDQUOT) => {
-            format!("your quota there is used up: free space in {folder}, or name another path with {option}")
+            format!("your quota there is used up: free space in {folder}, or specify another path with {option}")
         }
         Some(libc::EACCES | libc::EPERM) => {
-            format!("name a writable path with {option}, or change the permissions of {folder}")
+            format!("specify a writable path with {option}, or change the permissions of {folder}")
         }
-        Some(libc::EROFS) => format!("{folder} is mounted read-only: name another path with {option}"),
+        Some(libc::EROFS) => format!("{folder} is mounted read-only: specify another path with {option}"),
         Some(libc::ENOENT | libc::ENOTDIR) => {
-            format!("create the directory {folder}, or name a writable path with {option}")
+            format!("create the directory {folder}, or specify a writable path with {option}")
         }
-        Some(libc::EFBIG) => format!("raise the file size limit (ulimit -f), or name another path with {option}"),
-        Some(libc::EMFILE) => "raise the limit of open files (ulimit -n)".into(),
-        _ => format!("name a writable path with {option}"),
+        Some(libc::EFBIG) => format!("raise the file size limit (ulimit -f), or specify another path with {option}"),
+        Some(libc::EMFILE) => "raise the open file limit (ulimit -n)".into(),
+        _ => format!("specify a writable path with {option}"),
     }
 }

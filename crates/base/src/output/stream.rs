@@ -58,7 +58,7 @@ impl Stream {
                 Err(e) => return Err(e.into()),
             }
             if interrupt::is_asked() && asked_at.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-                return Err(io::Error::other("stopped by a signal while its reader did not read"));
+                return Err(io::Error::other("stopped by a signal while waiting for its reader"));
             }
         }
     }

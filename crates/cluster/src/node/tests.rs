@@ -46,7 +46,7 @@ fn results_on_a_drained_node_are_fetched_later() {
         let mut node = node(&dir);
         let said = node.step(Some(&job(State::Ended(ending), "")), &context).unwrap();
         assert_eq!((node.at, node.left_behind), (NodePlace::Over(ending), lies), "{said}");
-        assert_eq!(said.ends_with("may still be there: Slurm has it drained: the disk"), lies, "{said}");
+        assert_eq!(said.ends_with("may still be there: Slurm reports it as drained: the disk"), lies, "{said}");
     }
 }
 
@@ -64,7 +64,7 @@ fn a_lost_node_is_given_up_unless_it_returns_busy_or_within_the_time() {
     assert_eq!(lost(2).given_up(&busy).as_deref(), Some("its job was requeued twice"));
     let unknown = Context { nodes: BTreeMap::new(), ..busy };
     assert!(lost(1).given_up(&unknown).is_some() && node(&dir).given_up(&unknown).is_none());
-    assert_eq!(node(&dir).given_up(&away).as_deref(), Some("Slurm has it down: the disk"));
+    assert_eq!(node(&dir).given_up(&away).as_deref(), Some("Slurm reports it as down: the disk"));
     let patient = context(&submitted, "down*", Duration::from_secs(60));
     assert_eq!(lost(1).given_up(&patient), None);
 }
@@ -73,7 +73,7 @@ fn a_lost_node_is_given_up_unless_it_returns_busy_or_within_the_time() {
 fn node_preemption_is_distinguished_from_node_loss() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let minute = Duration::from_secs(60);
-    for (state, said) in [("allocated", "back in the queue"), ("down*", "lost; it may come back for 60 s")] {
+    for (state, said) in [("allocated", "back in the queue"), ("down*", "lost; waiting up to 60 s for it to return")] {
         let mut node = node(&dir);
         node.at = NodePlace::Running;
         let waits = job(State::Waiting, "Resources");
@@ -97,7 +97,7 @@ fn the_reason_for_a_long_wait_is_reported_once() {
 #[test]
 fn a_missing_program_is_reported_with_advice_for_its_installation() {
     let of = |program: &Program| why_it_did_not_begin(127, program).unwrap();
-    assert!(of(&Program::Installed("/usr/bin/iotrail".into())).contains("--ship brings it"));
+    assert!(of(&Program::Installed("/usr/bin/iotrail".into())).contains("--ship copies it"));
     assert!(of(&Program::At("/shared/iotrail".into())).contains("--shared"));
     assert!(of(&Program::Comes).starts_with("iotrail did not arrive there within 10 minutes of its start"));
     assert_eq!(why_it_did_not_begin(1, &Program::Comes), None, "it ran");
@@ -118,7 +118,7 @@ fn slurms_reason_takes_precedence_over_the_nodes_report() {
     let (dir, submitted) = (tempfile::tempdir().unwrap(), submitted());
     let context = context(&submitted, "idle", Duration::ZERO);
     let mut node = node(&dir);
-    let limit = "Slurm's time limit ended it (--sbatch '--time=…')";
+    let limit = "it exceeded Slurm's time limit (--sbatch '--time=…')";
     for (ending, of_node, said) in [
         (Ending::TimedOut, Some(without_reason(1, "it was told to stop")), Some(limit)),
         (Ending::TimedOut, Some(without_reason(3, "it ended with signal: 15 (SIGTERM)")), Some(limit)),
@@ -152,7 +152,7 @@ fn a_drained_node_is_given_up_after_the_requested_time() {
     assert_eq!((node.step(Some(&over), &patient), node.is_over()), (None, false));
     let done = Context { give_up: Some(Duration::ZERO), ..context(&submitted, "drained", Duration::ZERO) };
     let said = node.step(Some(&over), &done).unwrap();
-    assert_eq!(said, "has ended: given up after 0 s: Slurm has it drained: the disk");
+    assert_eq!(said, "has ended: given up after 0 s: Slurm reports it as drained: the disk");
     assert!(node.is_over() && !node.left_behind, "what has come is taken");
 }
 
@@ -164,6 +164,6 @@ fn complete_results_received_earlier_do_not_require_the_node() {
     node.inbox.put(Item::Progress, br#"{"done":4,"planned":4}"#).unwrap();
     let over = job(State::Ended(Ending::Completed), "");
     let said = node.step(Some(&over), &context(&submitted, "drained", Duration::ZERO)).unwrap();
-    assert!(said.starts_with("has ended, 4 of 4 measurements: all of it had come before; "), "{said}");
+    assert!(said.starts_with("has ended, 4 of 4 measurements: all results had arrived before; "), "{said}");
     assert!(!node.left_behind && node.whole_without.is_some());
 }

@@ -337,7 +337,7 @@ mod tests {
         assert!(!names.contains(&"single_issuer") && names.contains(&"buffer-size 64k"), "{names:?}");
         assert!(!names.iter().any(|n| n.starts_with("zero-copy")), "{names:?}");
         let reason = |name: &str| out.iter().find(|o| o.name == name).unwrap().reason.clone();
-        assert_eq!(reason("single_issuer"), "--sq-idle without SQPOLL's thread; add --ring sqpoll");
+        assert_eq!(reason("single_issuer"), "--sq-idle needs an SQPOLL thread; add --ring sqpoll");
         assert_eq!(reason("zero-copy"), "a UNIX socket has no zero-copy sends");
     }
 }

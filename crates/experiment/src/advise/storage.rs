@@ -368,7 +368,7 @@ mod tests {
         let (all, out) = of("file = \"/data/f\"\nring = \"sqpoll\"\nsq-idle = 5", None, None);
         assert!(!names(&all).contains(&"engine libaio"));
         let why = &out.iter().find(|o| o.name == "engine libaio").unwrap().reason;
-        assert!(why.starts_with("--sq-idle is io_uring's; --engine libaio has no ring"), "{why}");
+        assert!(why.starts_with("--sq-idle needs io_uring; --engine libaio has no ring"), "{why}");
         let (all, _) = of("file = \"/data/f\"\nengine = \"libaio\"", None, None);
         let names = names(&all);
         assert!(!names.contains(&"sqpoll") && names.contains(&"engine io_uring · sqpoll"), "{names:?}");

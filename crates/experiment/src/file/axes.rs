@@ -105,9 +105,7 @@ impl File<'_> {
                 }
             }
             if arms.points.len() == 1 {
-                return Err(
-                    self.refuse(raw.arm[0].span(), "a single [[arm]] has nothing to be compared with: add another")
-                );
+                return Err(self.refuse(raw.arm[0].span(), "a single [[arm]] cannot be compared: add another"));
             }
         }
         let mut axes: Vec<Axis> = variants.into_iter().chain(matrix.into_iter().map(|(a, _)| a)).collect();

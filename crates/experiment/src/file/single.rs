@@ -66,7 +66,7 @@ impl File<'_> {
         ];
         match spans.into_iter().find_map(|(name, span)| Some((name, span?))) {
             Some((name, at)) if raw.kind != Kind::Storage => {
-                Err(self.refuse(at, format!("'{name}' is for loads on storage: omit it with this kind")))
+                Err(self.refuse(at, format!("'{name}' is for storage loads: omit it with this kind")))
             }
             _ => Ok(()),
         }

@@ -106,8 +106,7 @@ fn identical_arms_are_rejected() {
     assert_eq!(refused(&with("ring = \"coop_taskrun\"", "bs = 8192")), format!("x.toml:12:1: {same}"));
     assert!(refused(&with("name = \"b\"", "name = \"a\"")).ends_with("two entries of [[arm]] are named \"a\""));
     assert!(
-        refused(&GOOD[..GOOD.rfind("[[arm]]").unwrap()])
-            .ends_with("a single [[arm]] has nothing to be compared with: add another")
+        refused(&GOOD[..GOOD.rfind("[[arm]]").unwrap()]).ends_with("a single [[arm]] cannot be compared: add another")
     );
     assert!(refused(&GOOD[..GOOD.find("[[arm]]").unwrap()]).starts_with("x.toml:1:8: no arms to compare"));
 }
@@ -241,7 +240,7 @@ fn a_network_experiment_accepts_options_of_servers_and_senders() {
     for key in ["size = \"1g\"", "fio = \"x.fio\"", "profile = true"] {
         let e = refused(&with("repeats", &format!("{key}\nrepeats")));
         let name = key.split(' ').next().unwrap();
-        assert!(e.starts_with(&format!("x.toml:6:{}: '{name}' is for loads on storage", name.len() + 4)), "{e}");
+        assert!(e.starts_with(&format!("x.toml:6:{}: '{name}' is for storage loads", name.len() + 4)), "{e}");
     }
     assert!(
         refused(&with("repeats", "table = \"cost\"\nrepeats")).starts_with("x.toml:6:9: this table is for loads on st")

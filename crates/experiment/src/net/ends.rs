@@ -159,7 +159,9 @@ impl Server {
         follow: Option<u32>,
         variable: (&str, String),
     ) -> Result<Self> {
-        let cannot = |e: io::Error| Error::machine("cannot start the server's process", "see `ulimit -u`").because(e);
+        let cannot = |e: io::Error| {
+            Error::machine("cannot start the server's process", "check the process limit: ulimit -u").because(e)
+        };
         let said = memory_file().map_err(cannot)?;
         let (address, control) = way.addresses();
         let mut words = [ourselves::OPTION, "net", "serve", &address, "--announce"].map(str::to_owned).to_vec();
@@ -232,7 +234,7 @@ fn far_failure(own: Option<Error>, said: &str, code: Option<i32>) -> Option<Erro
     let last = iotrail_base::words::last_line(said)?;
     Some(match code {
         // Exit status of the shell: the program does not exist or is not executable.
-        Some(126 | 127) => Error::machine(format!("the server: {last}"), "--ship brings iotrail to its node"),
+        Some(126 | 127) => Error::machine(format!("the server: {last}"), "--ship copies iotrail to its node"),
         _ => second::lost(last),
     })
 }

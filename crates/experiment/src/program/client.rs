@@ -41,8 +41,9 @@ impl Client {
     /// `log`: the server's output; `output`: where the client's output goes.
     pub fn start(options: &ProgramOptions, ready: Ready, log: &File, output: &File) -> Result<Self> {
         let twice = |file: &File| {
-            file.try_clone()
-                .map_err(|e| Error::machine("cannot duplicate a file descriptor", "see ulimit -n").because(e))
+            file.try_clone().map_err(|e| {
+                Error::machine("cannot duplicate a file descriptor", "check the open file limit: ulimit -n").because(e)
+            })
         };
         let (log, out, err) = (twice(log)?, twice(output)?, twice(output)?);
         let (over, give_up) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -59,7 +60,8 @@ impl Client {
             done
         };
         let thread = std::thread::Builder::new().name("client".into()).spawn(work);
-        let thread = thread.map_err(|e| Error::machine("cannot start a thread", "see ulimit -u").because(e))?;
+        let thread = thread
+            .map_err(|e| Error::machine("cannot start a thread", "check the process limit: ulimit -u").because(e))?;
         Ok(Client { thread, over, give_up })
     }
 

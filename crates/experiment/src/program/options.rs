@@ -276,7 +276,7 @@ mod tests {
             let limit = "the kernel allows completion queues of 1 to 65536 entries";
             assert_eq!(said(&format!("ring = 'coop_taskrun'\ncq-entries = {entries}")), limit);
         }
-        assert!(said("ring = 'coop'").starts_with("no setup flag is called 'coop'"));
+        assert!(said("ring = 'coop'").starts_with("unknown setup flag 'coop'"));
         assert!(said("rings = 'coop'").starts_with("unknown field `rings`"));
         let all = of("ring = 'sqpoll'\nsq-idle = 20\ncpus = '1'\nenv = ['A=b=c']\nstall = '2s'").unwrap();
         assert_eq!((all.change.to_string().as_str(), all.cpus.as_deref()), ("sqpoll,sq-idle=20", Some("1")));

@@ -104,7 +104,7 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
     options.server.as_ref().map_or(Ok(()), |server| server.ready.is_not_there_yet())?;
     let before = options.metric_file.as_deref().and_then(aged);
     let output = tempfile::tempfile()
-        .map_err(|e| Error::machine("cannot create a file for the output", "see TMPDIR").because(e))?;
+        .map_err(|e| Error::machine("cannot create a file for the output", "check TMPDIR").because(e))?;
     let proof = (options.supervised && options.known_flags.is_none()).then(Proof::open);
     let run = match watched {
         true => run_watched(options, seed, patience, stop, &output),
@@ -247,7 +247,9 @@ fn configure(
     output: &File,
 ) -> Result<(Guardian, Option<Supervisor>)> {
     let to_file = || {
-        output.try_clone().map_err(|e| Error::machine("cannot duplicate a file descriptor", "see ulimit -n").because(e))
+        output.try_clone().map_err(|e| {
+            Error::machine("cannot duplicate a file descriptor", "check the open file limit: ulimit -n").because(e)
+        })
     };
     command.stdin(input::again()?).stdout(to_file()?).stderr(to_file()?);
     // Must be first, because the following calls affect the program's process.
@@ -358,7 +360,7 @@ fn log_of(options: &ProgramOptions, output: &File) -> Result<File> {
         Some(_) => tempfile::tempfile(),
         None => output.try_clone(),
     };
-    file.map_err(|e| Error::machine("cannot create a file for the program's output", "see TMPDIR").because(e))
+    file.map_err(|e| Error::machine("cannot create a file for the program's output", "check TMPDIR").because(e))
 }
 
 /// Falls back to no probes, which flag changes do not need.
@@ -386,9 +388,9 @@ fn run_watched(
     let log = log_of(options, output)?;
     let prepare = {
         let (supervisor, guardian, options) = (Rc::clone(&supervisor), Rc::clone(&guardian), options.clone());
-        let log = log
-            .try_clone()
-            .map_err(|e| Error::machine("cannot duplicate a file descriptor", "see ulimit -n").because(e))?;
+        let log = log.try_clone().map_err(|e| {
+            Error::machine("cannot duplicate a file descriptor", "check the open file limit: ulimit -n").because(e)
+        })?;
         Prepare(Rc::new(move |command| {
             let (of_program, attends) = configure(command, &options, seed, &log)?;
             let of_program = Rc::new(of_program);

@@ -101,7 +101,7 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
     if let Some(register) = &asked.register {
         let words: Vec<&str> = register.split(',').map(str::trim).filter(|w| !w.is_empty() && *w != "none").collect();
         if let Some(other) = words.iter().find(|w| !["files", "buffers"].contains(w)) {
-            return Err(Error::input(format!("'{other}' cannot be registered"), "use some of files, buffers, or none"));
+            return Err(Error::input(format!("cannot register '{other}'"), "use files, buffers or none"));
         }
         options.register_files = words.contains(&"files");
         options.register_buffers = words.contains(&"buffers");

@@ -33,7 +33,7 @@ pub(super) struct Place {
 
 pub(super) fn place(path: &Path) -> Result<Place> {
     let cannot = |e: std::io::Error| {
-        Error::input(format!("cannot look at {}", path.display()), "name an existing file, directory or device")
+        Error::input(format!("cannot access {}", path.display()), "specify an existing file, directory or device")
             .because(e)
     };
     let real = fs::canonicalize(path).map_err(cannot)?;
@@ -45,7 +45,7 @@ pub(super) fn place(path: &Path) -> Result<Place> {
         _ => {
             return Err(Error::input(
                 format!("{} is neither a file nor a device", path.display()),
-                "name a file, a directory or a device",
+                "specify a file, a directory or a device",
             ));
         }
     };
@@ -318,7 +318,7 @@ mod tests {
     fn a_missing_path_is_an_input_error() {
         let e = place(Path::new("/no/such/file")).unwrap_err();
         assert_eq!(e.exit_status(), 2);
-        assert!(e.to_string().starts_with("cannot look at /no/such/file: No such file"), "{e}");
+        assert!(e.to_string().starts_with("cannot access /no/such/file: No such file"), "{e}");
     }
 
     #[test]

@@ -28,8 +28,8 @@ pub fn refusal(roots: &Roots, quota: Quota) -> Option<Error> {
     let limit = place.groups.quota_from(place.above)?;
     (limit < quota.cpus()).then(|| {
         Error::machine(
-            format!("a CPU quota of {} is impossible: {} is limited to {limit}", quota.cpus(), place.parent.display()),
-            "request less, or run in another cgroup",
+            format!("cannot set a CPU quota of {}: {} is limited to {limit}", quota.cpus(), place.parent.display()),
+            "request a smaller quota, or run in another cgroup",
         )
     })
 }
@@ -114,7 +114,7 @@ fn place(roots: &Roots) -> Result<Place> {
     };
     if !groups.unified {
         if !own.join("cpu.cfs_quota_us").exists() {
-            return Err(refuse("this kernel has no CPU bandwidth control", "use one with CONFIG_CFS_BANDWIDTH"));
+            return Err(refuse("this kernel has no CPU bandwidth control", "use a kernel with CONFIG_CFS_BANDWIDTH"));
         }
         return Ok(Place { parent: own.clone(), above: 0, groups, gives: None });
     }
@@ -133,7 +133,7 @@ fn place(roots: &Roots) -> Result<Place> {
     }
     Err(refuse(
         "no ancestor cgroup of this process delegates the CPU controller",
-        "delegate it (systemd: Delegate=cpu), or run as root outside of a container",
+        "delegate it (systemd: Delegate=cpu), or run as root outside a container",
     ))
 }
 
@@ -220,7 +220,7 @@ mod tests {
             .file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "40000")
             .file("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
         let e = refusal(&roots(&t), quota(0.5)).unwrap().to_string();
-        assert!(e.starts_with("a CPU quota of 0.5 is impossible: ") && e.contains("is limited to 0.4"), "{e}");
+        assert!(e.starts_with("cannot set a CPU quota of 0.5: ") && e.contains("is limited to 0.4"), "{e}");
         assert!(refusal(&roots(&t), quota(0.4)).is_none());
         let t = v2("cpu\n").file("sys/fs/cgroup/user.slice/cpu.max", "max 100000\n");
         assert!(refusal(&roots(&t), quota(9.0)).is_none());

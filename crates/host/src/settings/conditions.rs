@@ -79,7 +79,7 @@ pub struct CpuList(Vec<u32>);
 impl CpuList {
     pub fn parse(text: &str) -> Result<Self, String> {
         match parse_list(text)? {
-            cpus if cpus.is_empty() => Err("a list of CPUs names at least one: write 0,2-3".into()),
+            cpus if cpus.is_empty() => Err("a CPU list needs at least one CPU: write 0,2-3".into()),
             cpus => Ok(Self(cpus)),
         }
     }
@@ -157,7 +157,7 @@ impl TryFrom<f64> for Quota {
     fn try_from(cpus: f64) -> Result<Self, String> {
         match Self::RANGE.contains(&cpus) {
             true => Ok(Self(cpus)),
-            false => Err(format!("a quota of {cpus} CPUs is impossible: write a number of CPUs from 0.01 to 8192")),
+            false => Err(format!("invalid quota of {cpus} CPUs: use 0.01 to 8192")),
         }
     }
 }
@@ -199,13 +199,13 @@ mod tests {
         assert_eq!(parsed("irq-affinity = 3").unwrap().irq_affinity, Some(CpuList(vec![3])));
         assert_eq!(parsed("cpu-quota = 2").unwrap().cpu_quota.map(Quota::us), Some(200_000));
         for (bad, says) in [
-            ("irq-affinity = ''", "names at least one"),
-            ("irq-affinity = '3-1'", "runs backwards"),
+            ("irq-affinity = ''", "needs at least one"),
+            ("irq-affinity = '3-1'", "is in descending order"),
             ("irq-affinity = -1", "not a CPU number"),
             ("irq-affinity = true", "a list of CPUs such as"),
-            ("cpu-quota = 0", "a quota of 0 CPUs is impossible"),
-            ("cpu-quota = nan", "a quota of NaN CPUs is impossible"),
-            ("cpu-quota = 9e9", "is impossible"),
+            ("cpu-quota = 0", "invalid quota of 0 CPUs"),
+            ("cpu-quota = nan", "invalid quota of NaN CPUs"),
+            ("cpu-quota = 9e9", "invalid quota of "),
             ("nr-requests = -1", "invalid value"),
             ("io-poll = 1", "invalid type"),
         ] {

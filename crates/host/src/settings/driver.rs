@@ -49,7 +49,7 @@ pub fn device_of(roots: &Roots, target: &Target) -> Result<Device> {
         match above.find(|a| parameter(roots, a).is_some()) {
             Some(device) if !found.iter().any(|f| f == device) => found.push(device.to_owned()),
             Some(_) => {}
-            None => return Err(refuse("the target's driver has no such parameter".into())),
+            None => return Err(refuse("the target's driver has no poll_queues parameter".into())),
         }
     }
     let device = match found.as_slice() {
@@ -57,7 +57,7 @@ pub fn device_of(roots: &Roots, target: &Target) -> Result<Device> {
         [] => return Err(refuse("the load has no target on a disk".into())),
         several => return Err(refuse(format!("the target is on {} devices", several.len()))),
     };
-    let unknown = || refuse(format!("{} tells nothing of its driver", device.display()));
+    let unknown = || refuse(format!("{} does not identify its driver", device.display()));
     let driver = fs::canonicalize(device.join("driver")).map_err(|e| unknown().because(e))?;
     let name = device.file_name().and_then(|n| n.to_str()).ok_or_else(unknown)?.to_owned();
     let parameter = parameter(roots, device).ok_or_else(unknown)?;
@@ -100,8 +100,8 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: u32) -> Option<Er
     }
     if let Some(above) = &target.queue_device {
         return Some(Error::machine(
-            format!("poll-queues cannot be set: {above} takes the load's requests, and completes none by polling"),
-            "omit poll-queues, or choose a disk without a device above it",
+            format!("poll-queues cannot be set: the load's requests go to {above}, which does not complete by polling"),
+            "omit poll-queues, or choose a disk without a stacked device",
         ));
     }
     let device = match device_of(roots, target) {
@@ -111,9 +111,7 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: u32) -> Option<Er
     let name = target.device.as_deref().unwrap_or_default();
     if let Some(user) = device.user(roots) {
         return Some(Error::machine(
-            format!(
-                "poll-queues cannot be set: {name} would have to be unbound from its driver, and is in use ({user})"
-            ),
+            format!("poll-queues cannot be set: {name} must be unbound from its driver but is in use ({user})"),
             "release it first, or choose an unused device: --file /dev/nvme1n1",
         ));
     }
@@ -133,7 +131,7 @@ pub fn changes(roots: &Roots, target: Option<&Target>, wanted: u32) -> Result<Ve
     let Some(target) = target.filter(|t| t.poll_queues != Some(wanted)) else { return Ok(Vec::new()) };
     let device = device_of(roots, target)?;
     let old = present(&device.parameter).map_err(|e| {
-        Error::machine(format!("cannot read {}", device.parameter.display()), "leave poll-queues out").because(e)
+        Error::machine(format!("cannot read {}", device.parameter.display()), "omit poll-queues").because(e)
     })?;
     // The bind resets the queue settings of all disks on the device to the driver's defaults, including disks that are
     // not the target's.
@@ -163,7 +161,7 @@ pub fn granted(roots: &Roots, target: &Target, wanted: u32) -> Result<()> {
     match block::again(&roots.system, target).poll_queues {
         Some(n) if n != wanted => Err(Error::machine(
             format!("the device has {n} poll queues instead of the requested {wanted}"),
-            "request fewer: its other queues need some of them",
+            "request fewer poll queues: the other queues need some of them",
         )),
         _ => Ok(()),
     }
@@ -186,7 +184,7 @@ fn wait_for_disks(roots: &Roots, r: &Rebinding) -> io::Result<()> {
     let began = Instant::now();
     while let Some(missing) = r.disks.iter().find(|d| !is_there(roots, d)) {
         if began.elapsed() > APPEARING {
-            let cause = format!("{} did not come back within {} s", missing.display(), APPEARING.as_secs());
+            let cause = format!("{} did not reappear within {} s", missing.display(), APPEARING.as_secs());
             return Err(io::Error::other(cause));
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -290,7 +288,7 @@ mod tests {
         let t = t.file("proc/self/mountinfo", "21 1 259:1 / /srv rw - xfs /dev/nvme0n1p1 rw\n");
         assert_eq!(
             says(&t),
-            "poll-queues cannot be set: nvme0n1 would have to be unbound from its driver, and is in use (mounted at /srv); \
+            "poll-queues cannot be set: nvme0n1 must be unbound from its driver but is in use (mounted at /srv); \
              release it first, or choose an unused device: --file /dev/nvme1n1"
         );
         // Another namespace of the same drive is rebound together with it.
@@ -308,7 +306,7 @@ mod tests {
         assert!(says(&target("sda"), 1).contains("the load has no target on a disk"));
         fs::remove_file(t.root().join("sys/module/nvme/parameters/poll_queues")).unwrap();
         let e = refusal(&roots(&t), Some(&drive()), 1).unwrap().to_string();
-        assert!(e.contains("the target's driver has no such parameter"), "{e}");
+        assert!(e.contains("the target's driver has no poll_queues parameter"), "{e}");
         assert!(refusal(&roots(&t), Some(&drive()), 0).is_none(), "it is so already");
     }
 

@@ -22,8 +22,8 @@ pub fn refusal(roots: &Roots, wanted: &str) -> Option<Error> {
     let policies = policies(roots);
     if policies.is_empty() {
         return Some(Error::machine(
-            "no governor can be set: the kernel has no choice of frequency here (/sys/devices/system/cpu/cpufreq is empty)",
-            "leave governor out; in a virtual machine the host decides, and elsewhere the firmware may have to allow it",
+            "cannot set a governor: the kernel does not control CPU frequencies here (/sys/devices/system/cpu/cpufreq is empty)",
+            "omit governor; in a virtual machine the host controls frequencies, and on other machines firmware settings may have to enable this",
         ));
     }
     policies.iter().find_map(|policy| {
@@ -31,7 +31,7 @@ pub fn refusal(roots: &Roots, wanted: &str) -> Option<Error> {
         if !offered.split_whitespace().any(|g| g == wanted) {
             return Some(Error::machine(
                 format!("{} offers no governor '{wanted}'", policy.display()),
-                format!("it offers: {offered}; others have to be built into the kernel, or loaded"),
+                format!("it offers: {offered}; other governors must be built into the kernel or loaded as modules"),
             ));
         }
         let file = policy.join("scaling_governor");
@@ -44,7 +44,7 @@ pub fn changes(roots: &Roots, wanted: &str) -> Result<Vec<Change>> {
     for policy in policies(roots) {
         let path = policy.join("scaling_governor");
         let old = present(&path)
-            .map_err(|e| Error::machine(format!("cannot read {}", path.display()), "leave governor out").because(e))?;
+            .map_err(|e| Error::machine(format!("cannot read {}", path.display()), "omit governor").because(e))?;
         if old != wanted {
             // intel_pstate's performance governor fixes the preference; `userspace` loses its speed.
             let names = ["energy_performance_preference", "scaling_setspeed"];
@@ -88,7 +88,7 @@ mod tests {
         let e = refusal(&roots(&t), "powersave").unwrap().to_string();
         assert!(e.contains("policy0 offers no governor 'powersave'; it offers: performance schedutil; "), "{e}");
         let e = refusal(&roots(&Tree::new()), "performance").unwrap().to_string();
-        assert!(e.starts_with("no governor can be set: the kernel has no choice of frequency here"), "{e}");
+        assert!(e.starts_with("cannot set a governor: the kernel does not control CPU frequencies here"), "{e}");
     }
 
     #[test]

@@ -13,21 +13,21 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: &CpuList) -> Opti
     let refuse = |what: String, remedy: String| Some(Error::machine(what, remedy));
     let Some(target) = target.filter(|t| !t.interrupts.is_empty()) else {
         return refuse(
-            "the load's target has no interrupts that could be moved".into(),
-            "choose a target on a disk that has some, or leave irq-affinity out".into(),
+            "the load has no target with movable interrupts".into(),
+            "choose a target on a disk that has some, or omit irq-affinity".into(),
         );
     };
     let online = roots.text("sys/devices/system/cpu/online").and_then(|t| parse_list(&t).ok());
     if let Some(cpu) = online.and_then(|online| wanted.cpus().iter().copied().find(|c| !online.contains(c))) {
-        return refuse(format!("irq-affinity: CPU {cpu} is not online"), "choose among those that are".into());
+        return refuse(format!("irq-affinity: CPU {cpu} is not online"), "choose an online CPU".into());
     }
     for interrupt in &target.interrupts {
         let name = format!("interrupt {} ({})", interrupt.irq, interrupt.name);
         let file = roots.path(file(interrupt));
         if !file.exists() {
             return refuse(
-                format!("{name} cannot be moved: {} is not there", file.display()),
-                "leave irq-affinity out".into(),
+                format!("{name} cannot be moved: {} does not exist", file.display()),
+                "omit irq-affinity".into(),
             );
         }
         if is_so(&file, &wanted.to_string()) {
@@ -45,7 +45,7 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: &CpuList) -> Opti
         .find(|p| roots.text(format!("proc/{p}/comm")).as_deref() == Some("irqbalance"));
     balancer.and_then(|process| {
         refuse(
-            format!("irqbalance (process {process}) would move the target's interrupts again"),
+            format!("irqbalance (process {process}) would move the target's interrupts back"),
             "stop it during the run: systemctl stop irqbalance".into(),
         )
     })
@@ -73,9 +73,8 @@ pub fn changes(roots: &Roots, target: Option<&Target>, wanted: &CpuList) -> Resu
     let mut changes = Vec::new();
     for interrupt in target.iter().flat_map(|t| &t.interrupts) {
         let path = roots.path(file(interrupt));
-        let old = present(&path).map_err(|e| {
-            Error::machine(format!("cannot read {}", path.display()), "leave irq-affinity out").because(e)
-        })?;
+        let old = present(&path)
+            .map_err(|e| Error::machine(format!("cannot read {}", path.display()), "omit irq-affinity").because(e))?;
         if old != wanted.to_string() {
             changes.push(Change::Value { path, old, new: wanted.to_string() });
         }
@@ -126,12 +125,12 @@ mod tests {
     #[test]
     fn an_impossible_affinity_is_rejected_with_its_reason() {
         let t = vda();
-        assert_eq!(says(&t, "0,7"), "irq-affinity: CPU 7 is not online; choose among those that are");
+        assert_eq!(says(&t, "0,7"), "irq-affinity: CPU 7 is not online; choose an online CPU");
         let none = Target { interrupts: Vec::new(), ..target("vda") };
         let e = refusal(&roots(&t), Some(&none), &cpus("0")).unwrap().to_string();
-        assert!(e.starts_with("the load's target has no interrupts"), "{e}");
+        assert!(e.starts_with("the load has no target with movable interrupts"), "{e}");
         fs::remove_file(t.root().join("proc/irq/36/smp_affinity_list")).unwrap();
-        assert!(says(&t, "0").contains("smp_affinity_list is not there"));
+        assert!(says(&t, "0").contains("smp_affinity_list does not exist"));
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Journal {
     pub fn lock(roots: &Roots) -> Result<Self> {
         let cannot = |what: &str, path: &Path, e: io::Error| {
             Error::machine(
-                format!("cannot {what} {}, where changed host settings are noted", path.display()),
+                format!("cannot {what} {}, where changed host settings are recorded", path.display()),
                 "set XDG_STATE_HOME to a writable directory",
             )
             .because(e)
@@ -76,7 +76,7 @@ impl Journal {
         if !folders::is_of_a_guest(&roots.state) {
             own::make(
                 &roots.state,
-                "set XDG_STATE_HOME to a folder of your own, where changed host settings are noted",
+                "set XDG_STATE_HOME to a directory of your own, where changed host settings are recorded",
             )?;
         }
         fs::create_dir_all(&roots.state).map_err(|e| cannot("create the directory", &roots.state, e))?;
@@ -95,7 +95,7 @@ impl Journal {
                 let who = owner.map_or_else(String::new, |o| format!(" (process {})", o.tgid));
                 return Err(Error::machine(
                     format!("another iotrail process{who} has changed host settings"),
-                    "wait until it has ended; it restores its changes",
+                    "wait until it exits; it restores its changes",
                 ));
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -117,8 +117,8 @@ impl Journal {
         self.check_user()?;
         parse(&text).map_err(|(line, why)| {
             Error::input(
-                format!("{} is damaged in line {line}: {why}", self.path.display()),
-                "restore the settings in its other lines by hand, then remove it",
+                format!("{} is damaged at line {line}: {why}", self.path.display()),
+                "restore the settings in its other lines by hand, then remove the file",
             )
         })
     }
@@ -130,7 +130,7 @@ impl Journal {
             return Ok(());
         }
         Err(Error::machine(
-            format!("{} was written by another user (number {user})", self.path.display()),
+            format!("{} was written by another user (UID {user})", self.path.display()),
             "run as that user, or set HOME or XDG_STATE_HOME to your own",
         ))
     }
@@ -185,7 +185,7 @@ impl Journal {
 
     fn cannot(&self, what: &str, e: io::Error) -> Error {
         Error::machine(
-            format!("cannot {what} {}, where changed host settings are noted", self.path.display()),
+            format!("cannot {what} {}, where changed host settings are recorded", self.path.display()),
             "free space, and check the permissions there",
         )
         .because(e)
@@ -226,14 +226,16 @@ fn parse(text: &str) -> std::result::Result<Option<Content>, (usize, String)> {
     let head = lines.next().unwrap_or_default();
     let head: Head = serde_json::from_str(head).map_err(|e| (1, e.to_string()))?;
     if head.schema != SCHEMA {
-        return Err((1, format!("it is of another version of iotrail ({})", head.schema)));
+        return Err((1, format!("it was written by another version of iotrail ({})", head.schema)));
     }
     let mut changes = Vec::new();
     for (i, line) in lines.enumerate() {
         match serde_json::from_str(line).map_err(|e| (i + 2, e.to_string()))? {
             Line::Change(change) => changes.push(change),
             Line::Undone(n) if n <= changes.len() => changes.truncate(changes.len() - n),
-            Line::Undone(n) => return Err((i + 2, format!("{n} changes are undone of {}", changes.len()))),
+            Line::Undone(n) => {
+                return Err((i + 2, format!("it undoes {n} changes, but only {} are recorded", changes.len())));
+            }
         }
     }
     Ok(Some(Content { owner: head.owner, changes }))

@@ -108,8 +108,8 @@ fn restore_in(roots: &Roots, force: bool) -> Result<Restored> {
 
 pub(super) fn elsewhere(journal: &Journal, owner: &Owner) -> Error {
     Error::machine(
-        format!("{} tells of settings that were changed on {}", journal.path().display(), owner.hostname),
-        "run `iotrail restore` there, or remove the file if that machine was restarted since",
+        format!("{} records settings that were changed on {}", journal.path().display(), owner.hostname),
+        "run `iotrail restore` there, or remove the file if that machine has rebooted since",
     )
 }
 
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(notice_in(&roots(&t)), None);
         let elsewhere = t.file("proc/sys/kernel/hostname", "there\n");
         let e = restore_in(&roots(&elsewhere), false).unwrap_err().to_string();
-        assert!(e.contains("tells of settings that were changed on here; run `iotrail restore` there"), "{e}");
+        assert!(e.contains("records settings that were changed on here; run `iotrail restore` there"), "{e}");
         let t = elsewhere.file("proc/sys/kernel/hostname", "here\n");
         let restored = restore_in(&roots(&t), false).unwrap();
         assert!(restored.restarted && restored.items.is_empty());

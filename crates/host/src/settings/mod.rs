@@ -106,8 +106,9 @@ impl Settings {
     }
 
     fn open_in(roots: Roots) -> Result<Self> {
-        let owner = Owner::this(&roots)
-            .ok_or_else(|| Error::machine("this process cannot be distinguished from a later one", "mount /proc"))?;
+        let owner = Owner::this(&roots).ok_or_else(|| {
+            Error::machine("cannot distinguish this process from a later one with the same PID", "mount /proc")
+        })?;
         let journal = Journal::lock(&roots)?;
         match journal.read()? {
             Some(left) if left.owner.is_elsewhere(&roots) => return Err(left::elsewhere(&journal, &left.owner)),
@@ -159,7 +160,7 @@ impl Settings {
         self.rebound |= changes.iter().any(|change| matches!(change, Change::Driver(_)));
         let made = changes.iter().try_for_each(|change| {
             change.make(&self.roots).map_err(|e| {
-                let remedy = "choose another value, or leave this condition out";
+                let remedy = "choose another value, or omit this condition";
                 Error::machine(format!("cannot set {}", change.text()), remedy).because(e)
             })
         });
@@ -187,7 +188,7 @@ impl Settings {
                 && let Some(now) = roots::present(path).ok().filter(|now| now != new)
             {
                 return Err(Error::disturbed(
-                    format!("{} is {now} and no longer {new}: another program has changed it", path.display()),
+                    format!("{} is now {now} instead of {new}: another program changed it", path.display()),
                     "stop the program that changes it, then continue with --resume",
                 ));
             }
@@ -340,7 +341,7 @@ mod tests {
         let file = t.root().join("sys/block/vda/queue/scheduler");
         fs::write(&file, "kyber").unwrap();
         let e = settings.set(&none, Some(&target("vda"))).unwrap_err();
-        assert!(e.to_string().contains("scheduler is kyber and no longer none: another program has changed it"), "{e}");
+        assert!(e.to_string().contains("scheduler is now kyber instead of none: another program changed it"), "{e}");
         assert_eq!((e.kind, settings.check().unwrap_err().kind), (Kind::Disturbed, Kind::Disturbed));
         // The next cell cannot be set either.
         let e = settings.set(&conditions(""), Some(&target("vda"))).unwrap_err();

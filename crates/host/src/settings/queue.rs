@@ -65,7 +65,7 @@ pub fn folders(roots: &Roots, target: Option<&Target>) -> Result<Vec<PathBuf>> {
     let folders: Vec<PathBuf> = dirs.map(|d| short(roots, d).join("queue")).filter(|q| q.is_dir()).collect();
     if folders.is_empty() {
         return Err(Error::machine(
-            "the load has no target whose block queue could be set",
+            "the load has no target with a block queue",
             "choose a block device, or a file on one, with --file",
         ));
     }
@@ -105,14 +105,14 @@ pub fn nr_requests_refusal(roots: &Roots, target: Option<&Target>, wanted: u32, 
     each(roots, target, |queue| {
         let file = queue.join("nr_requests");
         if !file.exists() {
-            return Some(Error::machine(format!("{} is not there", file.display()), "leave nr-requests out"));
+            return Some(Error::machine(format!("{} does not exist", file.display()), "omit nr-requests"));
         }
         let refuse = |why: String, remedy: &str| {
             Some(Error::machine(format!("{} cannot be {wanted}: {why}", file.display()), remedy))
         };
         if !(LEAST_REQUESTS..=MOST_REQUESTS).contains(&wanted) {
-            let why = format!("the kernel takes {LEAST_REQUESTS} to {MOST_REQUESTS}");
-            return refuse(why, "choose a number of these");
+            let why = format!("the kernel accepts {LEAST_REQUESTS} to {MOST_REQUESTS}");
+            return refuse(why, "choose one of these numbers");
         }
         let scheduler = all.scheduler.clone().or_else(|| present(&queue.join("scheduler")).ok());
         // A new scheduler or a rebound device has its own value.
@@ -123,7 +123,7 @@ pub fn nr_requests_refusal(roots: &Roots, target: Option<&Target>, wanted: u32, 
         }
         let tags: Option<u32> = files::number(queue, "../mq/0/nr_tags");
         if let (Some("none"), Some(tags)) = (scheduler.as_deref(), tags.filter(|t| wanted > *t)) {
-            let why = format!("the device takes {tags} at a time, and without a scheduler nothing holds more");
+            let why = format!("the device accepts {tags} at a time, and only a scheduler can queue more");
             return refuse(why, "choose a scheduler as well, or fewer requests");
         }
         not_writable("nr_requests", &file)
@@ -145,14 +145,14 @@ pub fn io_poll_refusal(roots: &Roots, target: Option<&Target>, wanted: bool, all
         let file = queue.join("io_poll");
         match present(&file).ok().as_deref() {
             Some(now) if now == digit(wanted) => None,
-            None => Some(Error::machine(format!("{} is not there", file.display()), "leave io-poll out")),
+            None => Some(Error::machine(format!("{} does not exist", file.display()), "omit io-poll")),
             Some(_) if wanted && all.poll_queues != Some(0) => Some(Error::machine(
-                format!("io_poll is impossible: {} shows that the device has no poll queues", file.display()),
-                "give it some with poll-queues, where its driver can (nvme, virtio_blk) and nothing uses the device",
+                format!("cannot set io_poll: {} shows that the device has no poll queues", file.display()),
+                "add some with poll-queues, if its driver supports them (nvme, virtio_blk) and the device is not in use",
             )),
             Some(_) if fixed || all.poll_queues.is_some() => Some(Error::machine(
                 format!(
-                    "{} cannot be {}: this kernel polls where there are poll queues",
+                    "{} cannot be {}: this kernel always polls if there are poll queues",
                     file.display(),
                     digit(wanted)
                 ),
@@ -183,9 +183,8 @@ fn each_value(roots: &Roots, target: Option<&Target>, name: &str, wanted: &str) 
     let mut changes = Vec::new();
     for queue in folders(roots, target)? {
         let path = queue.join(name);
-        let old = present(&path).map_err(|e| {
-            Error::machine(format!("cannot read {}", path.display()), "leave this condition out").because(e)
-        })?;
+        let old = present(&path)
+            .map_err(|e| Error::machine(format!("cannot read {}", path.display()), "omit this condition").because(e))?;
         if old != wanted {
             // Undone in reverse order: the scheduler, its nr_requests, its own parameters.
             let along = parameters(&queue).into_iter().chain(["wbt_lat_usec", "nr_requests"].map(|n| queue.join(n)));
@@ -248,7 +247,7 @@ mod tests {
         let none = Target { device: None, ..target("vda") };
         for of in [None, Some(&none), Some(&target("vdz"))] {
             let e = scheduler_refusal(&roots(&t), of, "none").unwrap();
-            assert!(e.to_string().starts_with("the load has no target whose block queue"), "{e}");
+            assert!(e.to_string().starts_with("the load has no target with a block queue"), "{e}");
             assert_eq!(e.exit_status(), 3);
         }
     }
@@ -261,8 +260,8 @@ mod tests {
         };
         assert_eq!(refusal(1024, ""), None);
         assert_eq!(refusal(256, "scheduler = 'none'"), None);
-        assert!(refusal(257, "scheduler = 'none'").unwrap().contains("the device takes 256 at a time"));
-        assert!(refusal(2, "").unwrap().contains("the kernel takes 4 to 2048"));
+        assert!(refusal(257, "scheduler = 'none'").unwrap().contains("the device accepts 256 at a time"));
+        assert!(refusal(2, "").unwrap().contains("the kernel accepts 4 to 2048"));
         assert!(refusal(4096, "").is_some());
     }
 
@@ -292,14 +291,12 @@ mod tests {
         assert_eq!(refusal(false, ""), None);
         assert_eq!(refusal(true, "poll-queues = 2"), None);
         assert!(
-            refusal(true, "")
-                .unwrap()
-                .contains("shows that the device has no poll queues; give it some with poll-queues")
+            refusal(true, "").unwrap().contains("shows that the device has no poll queues; add some with poll-queues")
         );
         assert!(refusal(true, "poll-queues = 0").unwrap().ends_with("set poll-queues instead"));
         let polled = t.file("sys/block/vda/queue/io_poll", "1\n");
         let e = |t: &crate::fixture::Tree| io_poll_refusal(&roots(t), Some(&target("vda")), false, &conditions(""));
-        assert!(e(&polled).unwrap().to_string().contains("this kernel polls where there are poll queues"));
+        assert!(e(&polled).unwrap().to_string().contains("this kernel always polls if there are poll queues"));
         assert!(e(&polled.file("proc/sys/kernel/osrelease", "5.15.3\n")).is_none());
     }
 

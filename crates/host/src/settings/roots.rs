@@ -77,7 +77,7 @@ pub fn not_writable(what: &str, path: &Path) -> Option<Error> {
     if mode & 0o222 == 0 {
         return Some(Error::machine(
             format!("{what} cannot be changed: the kernel keeps {name} read-only"),
-            "leave this condition out",
+            "omit this condition",
         ));
     }
     let cause = access(path, Access::WRITE_OK).err()?;

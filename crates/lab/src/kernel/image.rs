@@ -13,7 +13,7 @@ pub fn vmlinux(image: Vec<u8>) -> Result<Vec<u8>, String> {
     }
     if image.starts_with(GZIP) {
         let kernel = unpack(&image, 0)?;
-        return if is_arm64(&kernel) { Ok(kernel) } else { Err("what is packed in it is no kernel of arm64's".into()) };
+        return if is_arm64(&kernel) { Ok(kernel) } else { Err("its payload is not an arm64 kernel".into()) };
     }
     if image.get(0x202..0x206) != Some(b"HdrS") {
         return Err("it is neither a bzImage nor an ELF kernel".into());
@@ -29,13 +29,13 @@ pub fn vmlinux(image: Vec<u8>) -> Result<Vec<u8>, String> {
         let start = (if sectors == 0 { 4 } else { sectors } + 1) * 512 + number(0x248, 4)?;
         image.get(start..start.checked_add(number(0x24c, 4)?)?).filter(|p| version >= 0x208 && p.len() > 4)
     };
-    let payload = place().ok_or("its packed kernel is cut short")?;
+    let payload = place().ok_or("its compressed kernel is truncated")?;
     // The kernel build appends the uncompressed length. All formats except gzip also contain it.
     let (packed, length) = payload.split_at(payload.len() - 4);
     let length = length.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b));
     let whole = if packed.starts_with(GZIP) { payload } else { packed };
     let kernel = unpack(whole, length)?;
-    if kernel.starts_with(ELF) { Ok(kernel) } else { Err("what is packed in it is no ELF kernel".into()) }
+    if kernel.starts_with(ELF) { Ok(kernel) } else { Err("its payload is not an ELF kernel".into()) }
 }
 
 fn is_arm64(image: &[u8]) -> bool {
@@ -53,16 +53,16 @@ pub fn unpack(packed: &[u8], expected: usize) -> Result<Vec<u8>, String> {
         p if p.starts_with(XZ) => Box::new(lzma_rust2::XzReader::new(p, false)),
         p if p.starts_with(GZIP) => Box::new(flate2::read::GzDecoder::new(p)),
         p if p.starts_with(ZSTD) => {
-            let decoder =
-                ruzstd::decoding::StreamingDecoder::new(p).map_err(|e| format!("its zstd does not unpack: {e}"))?;
+            let decoder = ruzstd::decoding::StreamingDecoder::new(p)
+                .map_err(|e| format!("cannot decompress its zstd data: {e}"))?;
             Box::new(decoder)
         }
-        _ => return Err("it is packed in a way that is not known here (xz, zstd and gzip are)".into()),
+        _ => return Err("its compression format is not supported (xz, zstd and gzip are)".into()),
     };
     // A limit that only damaged images exceed.
     const MOST: usize = 1 << 30;
     let mut out = Vec::with_capacity(expected.min(MOST));
-    reader.by_ref().take(MOST as u64).read_to_end(&mut out).map_err(|e| format!("it does not unpack: {e}"))?;
+    reader.by_ref().take(MOST as u64).read_to_end(&mut out).map_err(|e| format!("cannot decompress it: {e}"))?;
     Ok(out)
 }
 
@@ -97,7 +97,7 @@ mod tests {
         image[56..60].copy_from_slice(b"ARM\x64");
         assert_eq!(vmlinux(image.clone()).unwrap(), image);
         assert_eq!(vmlinux(gzip(&image)).unwrap(), image);
-        assert!(vmlinux(gzip(b"something else")).unwrap_err().contains("no kernel of arm64's"));
+        assert!(vmlinux(gzip(b"something else")).unwrap_err().contains("not an arm64 kernel"));
     }
 
     #[test]
@@ -116,11 +116,11 @@ mod tests {
         let told = |image: Vec<u8>| vmlinux(image).unwrap_err();
         assert_eq!(told(vec![0; 4096]), "it is neither a bzImage nor an ELF kernel");
         assert_eq!(told(Vec::new()), "it is neither a bzImage nor an ELF kernel");
-        assert_eq!(told(image(&gzip(b"no kernel"))), "what is packed in it is no ELF kernel");
-        assert!(told(image(b"LZO and then some")).contains("not known here"));
+        assert_eq!(told(image(&gzip(b"no kernel"))), "its payload is not an ELF kernel");
+        assert!(told(image(b"LZO and then some")).contains("is not supported"));
         let mut cut = image(&gzip(KERNEL));
         cut.truncate(1560);
-        assert_eq!(told(cut), "its packed kernel is cut short");
+        assert_eq!(told(cut), "its compressed kernel is truncated");
     }
 
     const XZ_SAMPLE: &[u8] = &[

@@ -108,10 +108,7 @@ pub fn ready(asked: &KernelChoice, arch: Arch, cache: &Cache, tell: &dyn Fn(&str
         Place::Fetched => Ok(fetched(&release, &cache.root().join(KERNELS).join(&release))),
         Place::Installed => {
             let (image, modules) = installed(&release).ok_or_else(|| {
-                Error::disturbed(
-                    format!("the kernel {release} has just been removed"),
-                    "choose another one with --kernel",
-                )
+                Error::disturbed(format!("kernel {release} was removed meanwhile"), "choose another one with --kernel")
             })?;
             Ok(Kernel { release: Some(release), ..of_file(&image, &modules, cache)? })
         }
@@ -191,7 +188,7 @@ fn fetch(release: &str, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Resul
         let images = [folder.join("boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
         let image = images.iter().find(|i| i.exists()).ok_or_else(|| {
             Error::machine(
-                format!("the packages of {release} hold no kernel image"),
+                format!("the packages of {release} contain no kernel image"),
                 "choose another one with --kernel",
             )
         })?;
@@ -222,8 +219,8 @@ fn of_file(file: &Path, modules: &Path, cache: &Cache) -> Result<Kernel> {
     let (file, modules) = (canonical(file)?, canonical(modules)?);
     if !modules.join("modules.dep").is_file() {
         return Err(Error::input(
-            format!("{} has no modules.dep, so it is not the folder of a kernel's modules", modules.display()),
-            "name lib/modules/RELEASE with --modules, and run depmod if it was never run",
+            format!("{} has no modules.dep, so it is not a kernel module directory", modules.display()),
+            "specify lib/modules/RELEASE with --modules; run depmod if it has not been run",
         ));
     }
     let release = modules.file_name().map(|n| n.to_string_lossy().into_owned());
@@ -242,7 +239,7 @@ fn of_file(file: &Path, modules: &Path, cache: &Cache) -> Result<Kernel> {
 fn cannot_read(path: &Path, cause: std::io::Error) -> Error {
     Error::input(
         format!("cannot read {}", path.display()),
-        "name a file or folder that is there with --kernel and --modules",
+        "specify an existing file or directory with --kernel and --modules",
     )
     .because(cause)
 }
@@ -250,7 +247,7 @@ fn cannot_read(path: &Path, cause: std::io::Error) -> Error {
 fn unusable(image: &Path, why: &str) -> Error {
     Error::input(
         format!("{} is not a bootable kernel: {why}", image.display()),
-        "name a vmlinux or a vmlinuz with --kernel",
+        "specify a vmlinux or vmlinuz with --kernel",
     )
 }
 

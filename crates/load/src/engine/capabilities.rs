@@ -54,9 +54,9 @@ impl TargetKind {
     /// How to specify a target, for the message if there is none.
     pub(crate) fn name_one(self) -> &'static str {
         match self {
-            Self::Nothing | Self::File => "name one with --file; a missing file is made with --size",
-            Self::Generic => "name a namespace's generic device: --file /dev/ng0n1",
-            Self::Drive => "name a drive by its PCI address: --file 0000:00:04.0",
+            Self::Nothing | Self::File => "specify one with --file; with --size, a missing file is created",
+            Self::Generic => "specify an NVMe generic device: --file /dev/ng0n1",
+            Self::Drive => "specify a drive by its PCI address: --file 0000:00:04.0",
         }
     }
 }

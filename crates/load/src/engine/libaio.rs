@@ -29,7 +29,7 @@ pub static ENGINE: Engine = Engine {
         "libaio_buffered",
         "native aio through the page cache is synchronous: io_submit itself waits for the data",
     )),
-    here: |circumstances| aio::native(circumstances).map(|()| "native aio: a context can be made".into()),
+    here: |circumstances| aio::native(circumstances).map(|()| "native aio: a context can be created".into()),
     remedy: no_other_remedy,
 };
 
@@ -133,10 +133,10 @@ fn refused(slots: u32, cause: io::Error) -> Error {
     let what = format!("cannot set up native aio for {slots} I/Os in flight");
     match cause.raw_os_error() {
         Some(libc::EAGAIN) => Error::machine(
-            format!("{what}: over the machine's limit"),
+            format!("{what}: over the system-wide limit"),
             "as root: sysctl fs.aio-max-nr=1048576, or use a smaller --depth",
         ),
-        Some(libc::ENOSYS) => Error::machine(format!("{what}: this kernel has none"), "use --engine io_uring"),
+        Some(libc::ENOSYS) => Error::machine(format!("{what}: not supported by this kernel"), "use --engine io_uring"),
         _ => Error::machine(what, "use a smaller --depth, or --engine io_uring").because(cause),
     }
 }

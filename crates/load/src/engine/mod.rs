@@ -208,7 +208,7 @@ impl Opening<'_> {
     }
 
     pub(crate) fn no_target(&self) -> Error {
-        Error::input(format!("--engine {} needs a target", self.engine.name), "name one with --file")
+        Error::input(format!("--engine {} needs a target", self.engine.name), "specify one with --file")
     }
 }
 

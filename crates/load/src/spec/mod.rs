@@ -45,7 +45,7 @@ impl End {
     /// By `--count`, by `--runtime`, or after [`RUNTIME`] by default.
     pub fn of(count: Option<u64>, runtime: Option<Span>) -> Result<Self> {
         match (count, runtime) {
-            (Some(_), Some(_)) => Err(Error::input("--count and --runtime are both specified", "end by one of them")),
+            (Some(_), Some(_)) => Err(Error::input("--count and --runtime are both specified", "use only one of them")),
             (Some(0), _) => Err(Error::input("--count 0 measures nothing", "use 1 or more")),
             (Some(n), None) => Ok(End::Ios(n)),
             (None, Some(span)) if span.0.is_zero() => {

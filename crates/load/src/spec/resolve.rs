@@ -55,14 +55,14 @@ impl LoadSpec {
             && !(rate > 0.0 && rate <= 1e9)
         {
             return Err(Error::input(
-                format!("--rate {rate} is no rate"),
-                "use I/Os per second, above 0 and up to a billion",
+                format!("invalid --rate {rate}"),
+                "use I/Os per second, above 0 and at most one billion",
             ));
         }
         if o.think > THINK_MAX_NS {
             return Err(Error::input(
                 format!("--think {} is out of range", o.think),
-                "use at most 1000000000, a second",
+                "use at most 1000000000 (one second)",
             ));
         }
         let end = End::of(o.count, o.runtime)?;
@@ -73,10 +73,10 @@ impl LoadSpec {
             ));
         }
         if o.verify && !needs_file {
-            return Err(Error::input("--verify has nothing to check without a target", "leave it away"));
+            return Err(Error::input("--verify has nothing to check without a target", "omit it"));
         }
         if let Some((code, text)) = engine.synchronous_if_buffered.filter(|_| o.buffered) {
-            warnings.push(Warning::new(code, text, "leave --buffered away"));
+            warnings.push(Warning::new(code, text, "omit --buffered"));
         }
         Ok(LoadSpec {
             engine: o.engine,
@@ -128,7 +128,7 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
     if o.batch == 0 || o.batch > o.depth {
         return Err(Error::input(
             format!(
-                "--batch {} with --depth {}: a submission cannot hold more I/Os than are in flight",
+                "--batch {} with --depth {}: a submission cannot contain more I/Os than are in flight",
                 o.batch, o.depth
             ),
             format!("use a --batch from 1 to {}", o.depth),
@@ -143,7 +143,7 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
                     "--commit {} has one batch in flight per job: depth {} is used, not {}",
                     o.commit, o.batch, o.depth
                 ),
-                format!("give --depth {}", o.batch),
+                format!("use --depth {}", o.batch),
             ));
         }
         return Ok((o.batch, o.batch));
@@ -152,7 +152,7 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
         warnings.push(Warning::new(
             "sync_depth",
             format!("{calls} have one I/O in flight per job: depth 1 is used, not {}", o.depth),
-            "give --depth 1, and more --jobs for more in flight",
+            "use --depth 1, and more --jobs for more I/Os in flight",
         ));
         return Ok((1, 1));
     }
@@ -163,10 +163,7 @@ fn depth_and_batch(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Result<(u32,
 fn passage(o: &LoadOptions, setup: &Setup, target: Option<&Target>) -> Result<()> {
     let engine = o.engine.engine();
     if engine.target.is_past_files() && o.buffered {
-        return Err(Error::input(
-            format!("--buffered: --engine {} goes past the page cache", o.engine),
-            "leave it away",
-        ));
+        return Err(Error::input(format!("--buffered: --engine {} bypasses the page cache", o.engine), "omit it"));
     }
     // The kernel accepts it, but completes by interrupts.
     if engine.ring.is_some_and(|ring| ring.iopoll_may_be_ignored)
@@ -175,7 +172,7 @@ fn passage(o: &LoadOptions, setup: &Setup, target: Option<&Target>) -> Result<()
     {
         return Err(Error::machine(
             format!("ring flag iopoll: {} has no poll queues", drive.queue_device().unwrap_or(&drive.path)),
-            "boot with nvme.poll_queues=N, load the module with poll_queues=N, or leave iopoll away",
+            "boot with nvme.poll_queues=N, load the module with poll_queues=N, or omit iopoll",
         ));
     }
     Ok(())
@@ -186,8 +183,8 @@ fn wait(o: &LoadOptions, warnings: &mut Vec<Warning>) -> Wait {
     if !o.engine.engine().sleeps && o.wait == Wait::Block {
         warnings.push(Warning::new(
             "polls",
-            format!("{} looks for completions and never sleeps: --wait peek is used, not block", o.engine),
-            "give --wait peek",
+            format!("{} polls for completions and never sleeps: --wait peek is used, not block", o.engine),
+            "use --wait peek",
         ));
         return Wait::Peek;
     }
@@ -209,16 +206,16 @@ fn reaper(o: &LoadOptions, target: Option<&Target>, online: &[u32]) -> Result<Re
             Some(cpu) => ReaperKind::Thread { cpu: Some(cpu?) },
             None => {
                 return Err(Error::input(
-                    format!("--reaper '{other}' is unknown"),
-                    "use same, thread or thread:CPU, with a number, irq or non-irq for CPU",
+                    format!("unknown --reaper '{other}'"),
+                    "use same, thread or thread:CPU, where CPU is a number, irq or non-irq",
                 ));
             }
         },
     };
     if o.engine.engine().completes_in_queue {
         return Err(Error::input(
-            format!("--reaper thread: --engine {} completes its I/Os when they are submitted", o.engine),
-            "leave it away",
+            format!("--reaper thread: --engine {} completes I/Os at submission", o.engine),
+            "omit it",
         ));
     }
     Ok(kind)
@@ -229,10 +226,7 @@ fn neighbours(text: &str) -> Result<u32> {
         "none" => Ok(0),
         other => match other.strip_prefix("busy:").and_then(|n| n.parse().ok()) {
             Some(n) if (1..=64).contains(&n) => Ok(n),
-            _ => Err(Error::input(
-                format!("--neighbour '{other}' is unknown"),
-                "use none, or busy:N with N from 1 to 64",
-            )),
+            _ => Err(Error::input(format!("unknown --neighbour '{other}'"), "use none, or busy:N with N from 1 to 64")),
         },
     }
 }
@@ -246,18 +240,21 @@ fn commit(o: &LoadOptions) -> Result<Commit> {
     };
     if !has {
         return Err(Error::input(
-            format!("--engine {} has no --commit {} at depth {}", o.engine, o.commit, o.depth),
+            format!("--engine {} does not support --commit {} at depth {}", o.engine, o.commit, o.depth),
             "use --engine io_uring, or fsync, fdatasync or dsync with --engine sync",
         ));
     }
     if !o.rw.only_writes() {
         return Err(Error::input(
-            format!("--commit {} is for writes", o.commit),
+            format!("--commit {} needs a write load", o.commit),
             "use --rw append, --rw write or --rw randwrite",
         ));
     }
     if o.commit.is_of_batch() && o.reaper.trim() != "same" {
-        return Err(Error::input(format!("--commit {} with --reaper {}", o.commit, o.reaper), "leave --reaper away"));
+        return Err(Error::input(
+            format!("--commit {} cannot be combined with --reaper {}", o.commit, o.reaper),
+            "omit --reaper",
+        ));
     }
     Ok(o.commit)
 }

@@ -11,7 +11,7 @@ pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
     let engine = o.engine.engine();
     if o.rw == Rw::Nop && engine.nop == Nop::Refused {
         return Err(Error::input(
-            format!("--rw nop is io_uring's no-op; --engine {} has none", o.engine),
+            format!("--rw nop is an io_uring no-op, which --engine {} does not have", o.engine),
             "use --engine io_uring, or --engine null",
         ));
     }
@@ -26,8 +26,8 @@ pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
         ] {
             if given {
                 return Err(Error::input(
-                    format!("{option} is io_uring's; --engine {} has no ring", o.engine),
-                    "leave it away, or use --engine io_uring",
+                    format!("{option} needs io_uring; --engine {} has no ring", o.engine),
+                    "omit it, or use --engine io_uring",
                 ));
             }
         }
@@ -36,7 +36,7 @@ pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
     setup.check(o.depth).map_err(refused)?;
     for (given, option) in [(o.sq_cpu.is_some(), "--sq-cpu"), (o.sq_idle.is_some(), "--sq-idle")] {
         if given && !setup.has(Flag::Sqpoll) {
-            return Err(Error::input(format!("{option} is for the SQPOLL thread"), "add sqpoll to --ring"));
+            return Err(Error::input(format!("{option} needs an SQPOLL thread"), "add sqpoll to --ring"));
         }
     }
     if let Some(min_wait) = o.min_wait {
@@ -53,7 +53,7 @@ pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
         if let Some((_, what)) = without.iter().find(|(is, _)| *is) {
             return Err(Error::input(
                 format!("--min-wait has no effect with {what}: no wait in the kernel may end with fewer completions"),
-                "leave one of them away",
+                "omit one of them",
             ));
         }
         if o.batch == 1 {
@@ -64,21 +64,18 @@ pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
         }
     }
     if setup.has(Flag::Iopoll) && o.buffered && needs_file {
-        return Err(Error::input(
-            "ring flag iopoll is refused by the kernel for I/O through the page cache",
-            "leave --buffered away",
-        ));
+        return Err(Error::input("the kernel rejects ring flag iopoll for buffered I/O", "omit --buffered"));
     }
     if setup.has(Flag::SingleIssuer) && o.reaper.trim() != "same" && listed(&o.register).any(|w| w == "ring") {
         return Err(Error::input(
-            "ring flag single_issuer is refused by the kernel with --reaper thread and --register ring: only the submitting thread may register",
-            "leave ring out of --register, or use --reaper same",
+            "the kernel rejects ring flag single_issuer with --reaper thread and --register ring: only the submitting thread may register",
+            "remove ring from --register, or use --reaper same",
         ));
     }
     if setup.has(Flag::DeferTaskrun) && o.reaper.trim() != "same" {
         return Err(Error::input(
-            "ring flag defer_taskrun is refused by the kernel with --reaper thread: only the submitting thread may wait",
-            "leave defer_taskrun away, or use --reaper same",
+            "the kernel rejects ring flag defer_taskrun with --reaper thread: only the submitting thread may wait",
+            "omit defer_taskrun, or use --reaper same",
         ));
     }
     Ok(setup)
@@ -93,15 +90,15 @@ pub fn register(o: &LoadOptions, needs_file: bool) -> Result<Vec<&str>> {
     let list: Vec<&str> = listed(&o.register).collect();
     for word in &list {
         if !["files", "buffers", "ring"].contains(word) {
-            return Err(Error::input(format!("'{word}' cannot be registered"), "use some of files, buffers, ring"));
+            return Err(Error::input(format!("cannot register '{word}'"), "use files, buffers or ring"));
         }
         if *word == "files" && !needs_file {
-            return Err(Error::input("--register files: a no-op has no file", "leave files away"));
+            return Err(Error::input("--register files: no-ops use no file", "omit files"));
         }
     }
     if list.contains(&"buffers") && o.depth > 16384 {
         return Err(Error::input(
-            format!("--register buffers: the kernel takes at most 16384, one per I/O in flight, not {}", o.depth),
+            format!("--register buffers: the kernel allows at most 16384, one per I/O in flight, not {}", o.depth),
             "use a smaller --depth",
         ));
     }

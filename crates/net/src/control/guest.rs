@@ -128,7 +128,7 @@ impl Guest {
 
     fn lost(&self, why: Broken) -> Error {
         let what = format!("the server at {} was lost", self.address);
-        Error::machine(what, "check whether it still runs, and its messages").because(why)
+        Error::machine(what, "check whether it is still running, and its messages").because(why)
     }
 
     fn refused(&self, why: String) -> Error {

@@ -122,7 +122,7 @@ impl Host {
         for mut one in std::mem::take(&mut self.arriving) {
             match one.lines.take() {
                 Ok(None) if Instant::now() < one.until => self.arriving.push(one),
-                Ok(None) => self.refuse(one.lines, "nothing was said"),
+                Ok(None) => self.refuse(one.lines, "no message was received"),
                 Ok(Some(line)) => self.admit(one.lines, &line),
                 Err(Broken::Gone | Broken::Failed(_)) => self.refused += 1,
                 Err(e @ (Broken::TooLong | Broken::Garbage | Broken::Silent)) => {
@@ -141,8 +141,10 @@ impl Host {
                 self.seated = Some(lines);
                 self.happened.push_back(Event::Hello(Box::new(hello)));
             }
-            Ok(FromSender::Hello(_)) => self.refuse(lines, "another sender is connected: one is served at a time"),
-            _ => self.refuse(lines, "what was said is no hello of iotrail"),
+            Ok(FromSender::Hello(_)) => {
+                self.refuse(lines, "another sender is connected; the server accepts one at a time")
+            }
+            _ => self.refuse(lines, "the first message is not an iotrail hello"),
         }
     }
 
@@ -160,7 +162,7 @@ impl Host {
                     Ok(FromSender::Begin) => Event::Begin,
                     Ok(FromSender::End) => Event::End,
                     Ok(FromSender::Bye) => return self.free(),
-                    _ => return self.send_away("what was said is no message of iotrail"),
+                    _ => return self.send_away("the message is not an iotrail message"),
                 },
                 Err(Broken::Gone | Broken::Failed(_)) => return self.free(),
                 Err(e) => return self.send_away(&e.to_string()),

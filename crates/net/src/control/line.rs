@@ -27,9 +27,9 @@ pub enum Broken {
 impl std::fmt::Display for Broken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Broken::Gone => f.write_str("the other end has closed the control connection"),
-            Broken::TooLong | Broken::Garbage => f.write_str("what came over the control connection is no message"),
-            Broken::Silent => f.write_str("the other end of the control connection is silent"),
+            Broken::Gone => f.write_str("the peer closed the control connection"),
+            Broken::TooLong | Broken::Garbage => f.write_str("the data on the control connection is not a message"),
+            Broken::Silent => f.write_str("the peer of the control connection does not respond"),
             Broken::Failed(e) => write!(f, "the control connection failed: {e}"),
         }
     }

@@ -79,7 +79,7 @@ fn beside(data: &Address) -> Result<Address> {
             Some(port) => Ok(Address::Tcp(SocketAddr::new(at.ip(), port))),
             None => Err(Error::input(
                 format!("there is no port after {data} for the control connection"),
-                "choose a lower port, name one with --control ADDRESS, or do without: --control none",
+                "choose a lower port, specify one with --control ADDRESS, or use --control none",
             )),
         },
         Address::Unix(path) => {

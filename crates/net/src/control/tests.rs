@@ -129,8 +129,8 @@ fn a_peer_that_is_not_a_sender_is_rejected_and_takes_no_slot() {
     let mut host = host();
     let silent = connect(&host);
     for (said, reason) in [
-        ("GET / HTTP/1.0\n".to_owned(), "no hello of iotrail"),
-        ("\"begin\"\n".into(), "no hello of iotrail"),
+        ("GET / HTTP/1.0\n".to_owned(), "not an iotrail hello"),
+        ("\"begin\"\n".into(), "not an iotrail hello"),
         (hello(2), "use the same version on both sides"),
         ("{\"hello\":{\"protocol\":2,\"version\":\"x\",\"new\":1}}\n".into(), "iotrail x, speaks 2"),
     ] {
@@ -175,7 +175,7 @@ fn only_one_sender_is_admitted_until_it_leaves() {
     assert!(matches!(next(&mut host), Event::Hello(_)));
     third.write_all(b"what?\n").unwrap();
     assert_eq!(next(&mut host), Event::Left, "garbage costs it the place");
-    assert!(rest(&third).contains("no message of iotrail"));
+    assert!(rest(&third).contains("not an iotrail message"));
     let mut fourth = connect(&host);
     fourth.write_all(hello(PROTOCOL).as_bytes()).unwrap();
     assert!(matches!(next(&mut host), Event::Hello(_)));

@@ -176,14 +176,14 @@ impl fmt::Display for Wrong {
             What::Swapped { connection: c, request: r } if c == self.connection => {
                 write!(
                     f,
-                    "the response to request {request} of connection {connection} is the one to its request {}",
+                    "the response to request {request} of connection {connection} belongs to its request {}",
                     r + 1
                 )?;
                 f.write_str(" (swapped)")
             }
             What::Swapped { connection: c, request: r } => write!(
                 f,
-                "the response to request {request} of connection {connection} is the one to request {} of connection {} (swapped)",
+                "the response to request {request} of connection {connection} belongs to request {} of connection {} (swapped)",
                 r + 1,
                 c + 1
             ),
@@ -193,15 +193,15 @@ impl fmt::Display for Wrong {
             ),
             What::TooLong { extra } => write!(
                 f,
-                "the response before the one to request {request} of connection {connection} is too long by {extra} bytes"
+                "the response before the response to request {request} of connection {connection} is too long by {extra} bytes"
             ),
             What::Unasked { bytes } => write!(
                 f,
-                "{bytes} bytes came on connection {connection} that no request had asked for: the response before them is too long"
+                "connection {connection} received {bytes} bytes that no request had asked for: the response before them is too long"
             ),
             What::Byte { offset, got, wanted } => write!(
                 f,
-                "the response to request {request} of connection {connection} is wrong at offset {offset} of {of} bytes: {got:#04x} and not {wanted:#04x}"
+                "the response to request {request} of connection {connection} is wrong at offset {offset} of {of} bytes: {got:#04x} instead of {wanted:#04x}"
             ),
         }
     }
@@ -268,11 +268,11 @@ mod tests {
         let wrong = |what| Wrong { connection: 2, request: 4, of_bytes: 64, what }.to_string();
         assert_eq!(
             wrong(What::Byte { offset: 12, got: 0x41, wanted: 2 }),
-            "the response to request 5 of connection 3 is wrong at offset 12 of 64 bytes: 0x41 and not 0x02"
+            "the response to request 5 of connection 3 is wrong at offset 12 of 64 bytes: 0x41 instead of 0x02"
         );
         assert_eq!(
             wrong(What::Swapped { connection: 2, request: 5 }),
-            "the response to request 5 of connection 3 is the one to its request 6 (swapped)"
+            "the response to request 5 of connection 3 belongs to its request 6 (swapped)"
         );
     }
 }

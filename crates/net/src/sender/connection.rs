@@ -152,7 +152,10 @@ impl Connection {
     pub fn midway(&self, shape: Shape) -> Option<String> {
         let request = self.answered + 1;
         (self.answered_bytes > 0).then(|| {
-            format!("{} of {} bytes of the response to request {request} had come", self.answered_bytes, shape.response)
+            format!(
+                "{} of {} bytes of the response to request {request} had arrived",
+                self.answered_bytes, shape.response
+            )
         })
     }
 
@@ -364,7 +367,7 @@ mod tests {
         c.receive(&back[1000..20_000], &terms, 400, &mut checker, &mut tally).unwrap();
         assert!(!c.is_silent(400));
         assert_eq!((c.unanswered(), c.unsent()), (1, 0));
-        assert_eq!(c.midway(terms.shape).unwrap(), "20000 of 100000 bytes of the response to request 1 had come");
+        assert_eq!(c.midway(terms.shape).unwrap(), "20000 of 100000 bytes of the response to request 1 had arrived");
         c.receive(&back[20_000..], &terms, 500, &mut checker, &mut tally).unwrap();
         assert!(c.is_quiet() && !c.is_silent(u64::MAX));
         let unasked = c.receive(&[1, 2], &terms, 600, &mut checker, &mut tally).unwrap_err();

@@ -73,5 +73,6 @@ impl Epoll {
 }
 
 fn cannot_watch(cause: Errno) -> Error {
-    Error::machine("cannot watch a connection", "see fs.epoll.max_user_watches").because(io::Error::from(cause))
+    Error::machine("cannot add a connection to epoll", "check fs.epoll.max_user_watches")
+        .because(io::Error::from(cause))
 }

@@ -182,12 +182,12 @@ impl Thread<'_, '_> {
         let midway = talk.midway(self.terms.shape).map_or(String::new(), |text| format!("{text}; "));
         Error::machine(
             format!(
-                "connection {} was given up after {give_up:?} without an answer (requests in flight: {})",
+                "connection {} was given up after {give_up:?} without a response (requests in flight: {})",
                 talk.serial() + 1,
                 talk.unanswered(),
             ),
             format!(
-                "{midway}{} requests had been answered; find out what delays the server, or use a longer --give-up",
+                "{midway}{} requests had been answered; check what delays the server, or use a longer --give-up",
                 self.answered()
             ),
         )
@@ -195,15 +195,15 @@ impl Thread<'_, '_> {
 }
 
 fn no_answer(span: Duration) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {span:?}"))
+    io::Error::new(io::ErrorKind::TimedOut, format!("no response for {span:?}"))
 }
 
 fn cannot_connect(address: &crate::address::Address, e: io::Error) -> Error {
     let remedy = match e.raw_os_error() {
         Some(libc::EADDRNOTAVAIL) => {
-            "too many connections were closed a short while ago: use a larger --reconnect-after, or set net.ipv4.ip_local_port_range".into()
+            "too many connections were closed recently: use a larger --reconnect-after, or set net.ipv4.ip_local_port_range".into()
         }
-        _ => format!("see that a server is there: iotrail net serve {address}"),
+        _ => format!("check that a server is running there: iotrail net serve {address}"),
     };
     Error::machine(format!("cannot connect to {address}"), remedy).because(e)
 }

@@ -120,7 +120,7 @@ pub fn run(
         });
     }
     if done.len() != spec.threads as usize {
-        return Err(Error::machine("a sender thread broke down", "report this"));
+        return Err(Error::machine("a sender thread panicked", "report this"));
     }
     let around = outcome::CallerTotals {
         started_unix_s,
@@ -134,7 +134,7 @@ pub fn run(
 fn unix_time() -> Result<std::time::Duration> {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_err(|e| Error::machine("the machine's clock stands before 1970", "set it").because(e))
+        .map_err(|e| Error::machine("the system clock is set before 1970", "set it").because(e))
 }
 
 /// The calling thread's part: opens the gate between stages, reports progress, and stops the load on request.

@@ -98,7 +98,7 @@ pub fn assemble(spec: &SenderSpec, clock: &Clock, threads: Vec<Done>, around: Ca
     if let Some(why) = &around.broken_off {
         warnings.push(Warning::new(
             "broken_off",
-            format!("the load ended before its time; what was measured until then is shown: {}", why.what),
+            format!("the load ended early, and the results cover only the time until then: {}", why.what),
             &*why.remedy,
         ));
     }
@@ -135,24 +135,24 @@ fn warn(spec: &SenderSpec, record: &SenderRecord, moved: u32, idle_lost: u64) ->
                 "the sender's busiest thread was on a CPU or waited for one {:.0} % of the time: the server may be faster than shown",
                 share * 100.0
             ),
-            "use more --sender-threads, give them CPUs of their own (--sender-cpus), or send from another machine",
+            "use more --sender-threads, give them their own CPUs (--sender-cpus), or send from another machine",
         ));
     }
     if record.unanswered > 0 {
         warnings.push(Warning::new(
             "unanswered",
             format!(
-                "{} of {} requests were never answered: {} connections broke or were given up",
+                "{} of {} requests got no response: {} connections broke or were given up",
                 record.unanswered, record.requests, record.broken
             ),
-            "see what the server says",
+            "check the server's messages",
         ));
     }
     if idle_lost > 0 {
         warnings.push(Warning::new(
             "idle_closed",
             format!("{idle_lost} of {} idle connections were closed by the server", spec.idle_connections),
-            "see the server's time-outs and limits",
+            "check the server's time-outs and limits",
         ));
     }
     warnings.extend(unpinned(moved));
@@ -161,14 +161,14 @@ fn warn(spec: &SenderSpec, record: &SenderRecord, moved: u32, idle_lost: u64) ->
         if let Some(unsent) = record.unsent.filter(|n| *n > 0) {
             warnings.push(Warning::new(
                 "rate_not_met",
-                format!("{unsent} requests of the {rate} per second asked for were not sent in time and are missing in the latency"),
+                format!("{unsent} of the requested {rate} requests per second were not sent in time; the latency does not include them"),
                 "use a lower --rate, more --connections or a larger --window",
             ));
         } else if lag_ns > LAG_NS {
             warnings.push(Warning::new(
                 "rate_lag",
-                format!("a request was sent {} µs after its intended time (counted in the latency)", lag_ns / 1000),
-                "use more --connections or a larger --window, and give the sender a CPU of its own",
+                format!("a request was sent {} µs late (included in the latency)", lag_ns / 1000),
+                "use more --connections or a larger --window, and give the sender its own CPU",
             ));
         }
     }

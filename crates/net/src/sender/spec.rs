@@ -51,39 +51,39 @@ impl SenderSpec {
             return Err(Error::input("--connections 0 sends nothing", "use 1 or more"));
         }
         if !(1..=WINDOW_MAX).contains(&o.window) {
-            return Err(Error::input(format!("--window {}", o.window), format!("use 1 to {WINDOW_MAX}")));
+            return Err(Error::input(format!("invalid --window {}", o.window), format!("use 1 to {WINDOW_MAX}")));
         }
         if u64::from(o.connections) * u64::from(o.window) > IN_FLIGHT_MAX {
             return Err(Error::input(
-                format!("--connections {} with --window {} are too many requests in flight", o.connections, o.window),
-                format!("use at most {IN_FLIGHT_MAX} over all connections"),
+                format!("--connections {} with --window {}: too many requests in flight", o.connections, o.window),
+                format!("use at most {IN_FLIGHT_MAX} across all connections"),
             ));
         }
         if o.burst == 0 || o.burst > o.window {
             return Err(Error::input(
-                format!("--burst {} with --window {}", o.burst, o.window),
-                "use 1 or more, and at most the window: what a connection sends at once is in flight at once",
+                format!("invalid --burst {} with --window {}", o.burst, o.window),
+                "use 1 or more, but at most the window: a burst is in flight all at once",
             ));
         }
         if !(1..=THREADS_MAX).contains(&o.sender_threads) || o.sender_threads > o.connections {
             return Err(Error::input(
-                format!("--sender-threads {} with --connections {}", o.sender_threads, o.connections),
-                format!("use 1 to {THREADS_MAX}, and at most one for each connection"),
+                format!("invalid --sender-threads {} with --connections {}", o.sender_threads, o.connections),
+                format!("use 1 to {THREADS_MAX}, and at most one per connection"),
             ));
         }
         if let Some(rate) = o.rate
             && !(rate > 0.0 && rate <= 1e9)
         {
             return Err(Error::input(
-                format!("--rate {rate} is no rate"),
-                "use requests per second, above 0 and up to a billion",
+                format!("invalid --rate {rate}"),
+                "use requests per second, above 0 and at most one billion",
             ));
         }
         if o.reconnect_after == Some(0) {
             return Err(Error::input("--reconnect-after 0 sends nothing", "use 1 or more responses"));
         }
         if o.give_up.0.is_zero() {
-            return Err(Error::input("--give-up 0 waits for no answer", "use a longer time"));
+            return Err(Error::input("--give-up 0 waits for no response", "use a longer time"));
         }
         Ok(Self {
             connections: o.connections,
@@ -146,7 +146,10 @@ impl SenderSpec {
 fn size(bytes: Bytes, option: &str) -> Result<u32> {
     match u32::try_from(bytes.0) {
         Ok(n) if (1..=wire::MOST).contains(&n) => Ok(n),
-        _ => Err(Error::input(format!("{option} {}", bytes.0), format!("use 1 byte to {} MiB", wire::MOST >> 20))),
+        _ => Err(Error::input(
+            format!("invalid {option} {}", bytes.0),
+            format!("use 1 byte to {} MiB", wire::MOST >> 20),
+        )),
     }
 }
 
@@ -162,9 +165,9 @@ mod tests {
             (SenderOptions { window: 0, ..o() }, "--window 0"),
             (SenderOptions { window: 65_536, connections: 257, ..o() }, "too many requests in flight"),
             (SenderOptions { burst: 2, ..o() }, "at most the window"),
-            (SenderOptions { sender_threads: 5, ..o() }, "at most one for each connection"),
+            (SenderOptions { sender_threads: 5, ..o() }, "at most one per connection"),
             (SenderOptions { sender_threads: 0, ..o() }, "--sender-threads 0"),
-            (SenderOptions { rate: Some(0.0), ..o() }, "is no rate"),
+            (SenderOptions { rate: Some(0.0), ..o() }, "invalid --rate 0"),
             (SenderOptions { reconnect_after: Some(0), ..o() }, "--reconnect-after 0"),
             (SenderOptions { count: Some(0), ..o() }, "--count 0"),
             (SenderOptions { request: Bytes(0), ..o() }, "--request 0"),

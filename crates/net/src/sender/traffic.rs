@@ -55,7 +55,7 @@ impl Thread<'_, '_> {
                 let right = self.answered();
                 Error::machine(
                     format!("{wrong}, after {right} right ones"),
-                    "see what the server does; one that answers with bytes of its own needs --check size",
+                    "check what the server does; a server that sends its own bytes needs --check size",
                 )
             })?;
             if n < self.input.len() {

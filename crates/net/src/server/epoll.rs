@@ -64,7 +64,7 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
     if let Some(napi) = spec.options.napi {
         busy_poll(server.epoll.as_fd(), napi.0.as_micros())?;
     }
-    let cannot = |e| Error::machine("cannot watch the listening socket", "").because(io::Error::from(e));
+    let cannot = |e| Error::machine("cannot add the listening socket to epoll", "").because(io::Error::from(e));
     server.add(seat.stop_fd(), EventFlags::IN, STOP).map_err(cannot)?;
     server.listen(true).map_err(cannot)?;
     seat.serves(vec![]);
@@ -88,8 +88,8 @@ fn busy_poll(epoll: BorrowedFd<'_>, us: u128) -> Result<()> {
     // SAFETY: the structure that the request reads.
     let done = unsafe { ioctl::ioctl(epoll, Setter::<{ ioctl::opcode::write::<Params>(0x8a, 1) }, Params>::new(what)) };
     done.map_err(|e| {
-        let what = "this kernel refuses busy polling by epoll: it is there since 6.9";
-        Error::machine(what, "leave --napi away").because(io::Error::from(e))
+        let what = "this kernel does not support busy polling with epoll, which requires Linux 6.9 or later";
+        Error::machine(what, "omit --napi").because(io::Error::from(e))
     })
 }
 

@@ -37,11 +37,11 @@ impl ServerSpec {
         let default = if cpus.is_empty() { online.len() } else { cpus.len() };
         let threads = options.server_threads.map_or(default, |n| n as usize);
         if threads == 0 || threads > 1024 {
-            return Err(Error::input(format!("--server-threads {threads}"), "use 1 to 1024"));
+            return Err(Error::input(format!("invalid --server-threads {threads}"), "use 1 to 1024"));
         }
         let size = options.buffer_size.0;
         if !BUFFER_BYTES.contains(&size) {
-            return Err(Error::input(format!("--buffer-size {size}"), "use 64 bytes to 1M"));
+            return Err(Error::input(format!("invalid --buffer-size {size}"), "use 64 bytes to 1M"));
         }
         let setup: Setup = options.ring.parse().map_err(refused)?;
         let mut spec = ServerSpec {
@@ -58,7 +58,7 @@ impl ServerSpec {
             match word {
                 "files" => spec.register_files = true,
                 "ring" => spec.register_ring = true,
-                other => return Err(Error::input(format!("--register {other}"), "use files or ring")),
+                other => return Err(Error::input(format!("cannot register '{other}'"), "use files or ring")),
             }
         }
         if options.engine == ServerEngine::IoUring {
@@ -71,8 +71,8 @@ impl ServerSpec {
     fn check_ring(&self, online: &[u32]) -> Result<()> {
         let options = &self.options;
         if let Some(flag) = [Flag::Iopoll, Flag::HybridIopoll].into_iter().find(|f| self.setup.has(*f)) {
-            let what = format!("ring flag {} polls drives, and no sockets", flag.name());
-            return Err(Error::input(what, format!("leave {} away", flag.name())));
+            let what = format!("ring flag {} polls drives, not sockets", flag.name());
+            return Err(Error::input(what, format!("omit {}", flag.name())));
         }
         if let Some(n) = self.setup.cq_entries.filter(|n| n.next_power_of_two() < SQ_ENTRIES) {
             let what = format!("cqsize={n} is less than the server's {SQ_ENTRIES} submission entries");
@@ -82,7 +82,7 @@ impl ServerSpec {
         if !self.setup.has(Flag::Sqpoll) {
             for (option, given) in [("--sq-cpu", options.sq_cpu.is_some()), ("--sq-idle", options.sq_idle.is_some())] {
                 if given {
-                    return Err(Error::input(format!("{option} without SQPOLL's thread"), "add --ring sqpoll"));
+                    return Err(Error::input(format!("{option} needs an SQPOLL thread"), "add --ring sqpoll"));
                 }
             }
         }
@@ -93,17 +93,17 @@ impl ServerSpec {
         if options.receive != Receive::Single {
             if !count.is_power_of_two() || count > MOST_BUFFERS {
                 return Err(Error::input(
-                    format!("--buffers {count}"),
-                    format!("use a power of two up to {MOST_BUFFERS}"),
+                    format!("invalid --buffers {count}"),
+                    format!("use a power of two, at most {MOST_BUFFERS}"),
                 ));
             }
             if u64::from(count) * size > MOST_BYTES {
-                let what = format!("--buffers {count} of {size} bytes take more than 1 GiB in each thread");
+                let what = format!("--buffers {count} of {size} bytes need more than 1 GiB per thread");
                 return Err(Error::input(what, "use fewer, or a smaller --buffer-size"));
             }
         }
         match options.wait_for {
-            0 => Err(Error::input("--wait-for 0", "use 1 or more")),
+            0 => Err(Error::input("invalid --wait-for 0", "use 1 or more")),
             2.. if options.wait_timeout.is_none() => {
                 let what =
                     format!("--wait-for {} without a timeout: requests could wait indefinitely", options.wait_for);
@@ -130,18 +130,15 @@ mod tests {
 
     #[test]
     fn contradictory_server_options_are_rejected_with_a_remedy() {
-        assert_eq!(refused(|o| o.buffers = 1000), "--buffers 1000; use a power of two up to 32768");
+        assert_eq!(refused(|o| o.buffers = 1000), "invalid --buffers 1000; use a power of two, at most 32768");
         assert_eq!(
             refused(|o| o.wait_for = 8),
             "--wait-for 8 without a timeout: requests could wait indefinitely; add --wait-timeout 100us"
         );
-        assert_eq!(
-            refused(|o| o.ring = "iopoll".into()),
-            "ring flag iopoll polls drives, and no sockets; leave iopoll away"
-        );
+        assert_eq!(refused(|o| o.ring = "iopoll".into()), "ring flag iopoll polls drives, not sockets; omit iopoll");
         assert!(refused(|o| o.ring = "cqsize=64".into()).ends_with("; use cqsize=512 or more"));
         assert!(refused(|o| o.ring = "defer_taskrun".into()).ends_with("; add single_issuer"));
-        assert_eq!(refused(|o| o.sq_idle = Some(5)), "--sq-idle without SQPOLL's thread; add --ring sqpoll");
+        assert_eq!(refused(|o| o.sq_idle = Some(5)), "--sq-idle needs an SQPOLL thread; add --ring sqpoll");
         assert!(refused(|o| (o.buffers, o.buffer_size) = (32768, "64k".parse().unwrap())).contains("more than 1 GiB"));
     }
 

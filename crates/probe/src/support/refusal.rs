@@ -34,7 +34,7 @@ pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
             libbpf_rs::ErrorKind::PermissionDenied => cause(libc::EACCES),
             libbpf_rs::ErrorKind::NotFound => cause(libc::ENOENT),
             libbpf_rs::ErrorKind::OutOfMemory => cause(libc::ENOMEM),
-            _ => ("the kernel refused the program".into(), REPORT),
+            _ => ("the kernel rejected the program".into(), REPORT),
         },
     }
 }
@@ -58,7 +58,7 @@ fn has_few_files(limit: Option<u64>, needed: Option<u64>) -> bool {
     limit.zip(needed).is_some_and(|(limit, needed)| limit < needed)
 }
 
-const REPORT: &str = "report this with the kernel's release and what `iotrail check --verbose` prints";
+const REPORT: &str = "report this with the kernel release and the output of `iotrail check --verbose`";
 
 /// The errno of a libbpf error, which only its text contains.
 fn errno(e: &libbpf_rs::Error) -> Option<i32> {
@@ -68,20 +68,20 @@ fn errno(e: &libbpf_rs::Error) -> Option<i32> {
 fn cause(number: i32) -> (String, &'static str) {
     let (why, remedy) = match number {
         libc::EMFILE => (
-            "this process has as many files open as it may, and each probe is one",
-            "raise the hard limit of open files: ulimit -Hn, or LimitNOFILE of the service; `iotrail check` says how many are needed",
+            "this process has reached its open file limit, and each probe needs one file",
+            "raise the hard open file limit: ulimit -Hn, or LimitNOFILE of the service; `iotrail check` shows how many are needed",
         ),
-        libc::ENFILE => ("the system has as many files open as it may", "as root: raise fs.file-max with sysctl"),
+        libc::ENFILE => ("the system has reached its open file limit", "as root: raise fs.file-max with sysctl"),
         libc::ENOMEM => (
-            "there is no memory for the probes' tables",
-            "free memory, or raise the limit of this process's memory cgroup (memory.max, MemoryMax of the service)",
+            "not enough memory for the probes' maps",
+            "free memory, or raise this process's memory cgroup limit (memory.max, MemoryMax of the service)",
         ),
         libc::ENOSPC => (
             "the kernel has no memory for another probe or map",
-            "end other programs that use BPF, or run fewer at once",
+            "stop other programs that use BPF, or run fewer at once",
         ),
         libc::EBUSY | libc::EEXIST => {
-            ("another program uses the probe's attachment point", "end other tracers (perf, bpftrace) and try again")
+            ("another program uses the probe's attachment point", "stop other tracers (perf, bpftrace) and try again")
         }
         libc::EAGAIN | libc::EINTR => ("the kernel gave up loading the program halfway", "try again"),
         libc::ENOSYS => (
@@ -90,11 +90,11 @@ fn cause(number: i32) -> (String, &'static str) {
         ),
         libc::ENOENT | libc::ESRCH => ("the kernel lacks a type or tracepoint that the program reads", REPORT),
         libc::EINVAL | libc::EACCES | libc::E2BIG | libc::EFAULT => {
-            ("the kernel's verifier refused the program", REPORT)
+            ("the kernel's verifier rejected the program", REPORT)
         }
         other => {
             let cause = std::io::Error::from_raw_os_error(other);
-            return (format!("the kernel refused the program: {cause}"), REPORT);
+            return (format!("the kernel rejected the program: {cause}"), REPORT);
         }
     };
     (why.into(), remedy)
@@ -106,7 +106,7 @@ fn not_allowed(c: &Circumstances, lockdown: impl Fn() -> Option<String>) -> (Str
     let has = |capability| p.has(capability) == Some(true);
     let may = has(Capability::SysAdmin) || has(Capability::Bpf) && has(Capability::Perfmon);
     let (why, remedy) = if p.initial_namespace == Some(false) {
-        ("no process in a user namespace may", "run it outside, as root or with CAP_BPF and CAP_PERFMON")
+        ("it is in a user namespace", "run it outside, as root or with CAP_BPF and CAP_PERFMON")
     } else if !may && p.euid == 0 {
         ("it is root without CAP_BPF and CAP_PERFMON", "give the container or service CAP_BPF and CAP_PERFMON")
     } else if !may {
@@ -120,7 +120,7 @@ fn not_allowed(c: &Circumstances, lockdown: impl Fn() -> Option<String>) -> (Str
         )
     } else {
         (
-            "a security module (SELinux and the like) or too little locked memory",
+            "a security module (such as SELinux) or the locked memory limit",
             "allow bpf in its policy, or ulimit -l unlimited",
         )
     };
@@ -136,14 +136,14 @@ mod tests {
     fn each_probe_load_errno_has_a_cause_and_a_remedy() {
         let of = |number| refusal(&libbpf_rs::Error::from_raw_os_error(number));
         for (number, why, remedy) in [
-            (libc::EMFILE, "as many files open as it may", "ulimit -Hn"),
-            (libc::ENFILE, "the system has as many files open", "fs.file-max"),
-            (libc::ENOMEM, "no memory", "memory cgroup"),
+            (libc::EMFILE, "reached its open file limit", "ulimit -Hn"),
+            (libc::ENFILE, "the system has reached its open file limit", "fs.file-max"),
+            (libc::ENOMEM, "memory for the probes' maps", "memory cgroup"),
             (libc::ENOSPC, "no memory for another probe", "fewer at once"),
             (libc::EBUSY, "another program uses", "other tracers"),
-            (libc::EINVAL, "the kernel's verifier refused", "check --verbose"),
-            (libc::E2BIG, "the kernel's verifier refused", "check --verbose"),
-            (libc::EACCES, "the kernel's verifier refused", "check --verbose"),
+            (libc::EINVAL, "the kernel's verifier rejected", "check --verbose"),
+            (libc::E2BIG, "the kernel's verifier rejected", "check --verbose"),
+            (libc::EACCES, "the kernel's verifier rejected", "check --verbose"),
             (libc::ENOENT, "lacks a type or tracepoint", "check --verbose"),
             (libc::ENOSYS, "a seccomp filter hides it", "CONFIG_BPF_SYSCALL"),
             (libc::EIO, "Input/output error", "check --verbose"),

@@ -55,7 +55,7 @@ impl<'room> Watch<'room> {
             .map_err(|why| refused(why, "`iotrail check` lists what this kernel has"))?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(|e| refused(e.to_string(), "report this"))?;
         if cpus > MAX_CPUS {
-            return Err(refused(format!("{cpus} CPUs are more than the {} it keeps", MAX_CPUS), "report this"));
+            return Err(refused(format!("{cpus} CPUs exceed the supported maximum of {}", MAX_CPUS), "report this"));
         }
         let symbols = Symbols::of_this_kernel();
         let own = KernelIds::of_this_thread()?;

@@ -35,7 +35,7 @@ impl Watch<'_> {
             .maps
             .followed
             .update(&tgid.to_ne_bytes(), &value, MapFlags::ANY)
-            .map_err(|e| Error::machine(format!("process {tgid} cannot be followed"), "report this").because(e))?;
+            .map_err(|e| Error::machine(format!("cannot trace process {tgid}"), "report this").because(e))?;
         // The process may be cached as untraced.
         self.bss_mut().slots.iter_mut().for_each(|slot| slot.untraced_caller = 0);
         Ok(())

@@ -94,7 +94,7 @@ impl Aio {
             _ => match errno() {
                 libc::EINTR => Ok(()),
                 e => Err(Error::machine(
-                    format!("io_getevents(2) of the replay: {}", errno_name(e)),
+                    format!("io_getevents(2) failed in the replay: {}", errno_name(e)),
                     "use --engine sync",
                 )),
             },

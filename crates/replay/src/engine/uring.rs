@@ -72,7 +72,7 @@ impl Uring {
                 let op = sys::io_uring_register_op::IORING_REGISTER_FILES;
                 ring.register(op, files.as_ptr().cast(), files.len() as u32)
             };
-            done.map_err(|e| Error::machine("cannot register the files", "leave files out of --register").because(e))?;
+            done.map_err(|e| Error::machine("cannot register the files", "remove files from --register").because(e))?;
         }
         if setup.register_buffers {
             let vectors: Vec<libc::iovec> = (0..memory.slots)
@@ -84,7 +84,7 @@ impl Uring {
                 ring.register(op, vectors.as_ptr().cast(), vectors.len() as u32)
             };
             done.map_err(|e| {
-                Error::machine("cannot register the buffers", "raise `ulimit -l`, or leave buffers out of --register")
+                Error::machine("cannot register the buffers", "raise `ulimit -l`, or remove buffers from --register")
                     .because(e)
             })?;
         }
@@ -111,7 +111,7 @@ impl Uring {
             Ok(n) => Ok(n),
             Err(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(0),
             Err(e) => Err(Error::machine(
-                format!("io_uring_enter(2) of the replay: {}", errno_name(e)),
+                format!("io_uring_enter(2) failed in the replay: {}", errno_name(e)),
                 "see `iotrail check`, or use --engine sync",
             )),
         }
@@ -190,7 +190,10 @@ impl Engine for Uring {
             self.queued -= taken.min(self.queued);
             idle = if taken == 0 { idle + 1 } else { 0 };
             if idle > MOST_REFUSALS {
-                return Err(Error::machine("the kernel takes no more requests of the replay", "use a smaller --depth"));
+                return Err(Error::machine(
+                    "the kernel accepts no more requests from the replay",
+                    "use a smaller --depth",
+                ));
             }
         }
         Ok(())

@@ -27,7 +27,7 @@ const REFILL_NS: f64 = 6e9;
 const KEPT: usize = 16_384;
 const KEPT_NS: u64 = 10_000_000_000;
 
-const REMEDY: &str = "name another directory with --dir";
+const REMEDY: &str = "specify another directory with --dir";
 
 #[derive(Debug)]
 pub struct Captures {
@@ -60,7 +60,7 @@ impl Captures {
     pub fn write(&self, capture: &Capture) -> Result<()> {
         let path = Path::new(&capture.stall.capture);
         let refused = |e: std::io::Error| {
-            Error::machine(format!("cannot write {}", path.display()), "see its free space").because(e)
+            Error::machine(format!("cannot write {}", path.display()), "check its free space").because(e)
         };
         let text = |c: &Capture| {
             serde_json::to_vec(c).map_err(|e| Error::internal(format!("a capture cannot be written as JSON: {e}")))

@@ -452,7 +452,7 @@ impl Monitor {
         let Some(span) = self.options.trace else { return Some("traces are off (--trace 0)".into()) };
         let Some(pid) = here else { return Some("the stall does not belong to a single process".into()) };
         if self.tracing.is_some() {
-            return Some("another trace was under way".into());
+            return Some("another trace was running".into());
         }
         if !self.keeper.has(Layer::Traces) || !self.keeper.affords(self.trace_cost) {
             return Some("the CPU budget did not allow it".into());

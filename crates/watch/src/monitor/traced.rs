@@ -46,7 +46,7 @@ impl Tracing {
         let asked = Arc::clone(&stop);
         let run = move || trace(&processes, span, &asked);
         let thread = std::thread::Builder::new().name("traces".into()).spawn(run);
-        let failed = |e| Error::machine("cannot start a thread", "raise the limit of threads").because(e);
+        let failed = |e| Error::machine("cannot start a thread", "check the process limit: ulimit -u").because(e);
         Ok(Tracing { thread: Some(thread.map_err(failed)?), stop })
     }
 

@@ -73,16 +73,20 @@ impl FromStr for Threshold {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, length) = text.split_once('=').ok_or("write TRIGGER=TIME, as slow_sync=2s")?;
+        let (name, length) = text.split_once('=').ok_or("use TRIGGER=TIME, for example slow_sync=2s")?;
         let times = Thresholds::default().times;
         let timed: Vec<Trigger> = times.into_iter().filter(|(_, t)| !t.is_zero()).map(|(trigger, _)| trigger).collect();
         let names = || timed.iter().map(|t| t.name()).collect::<Vec<_>>().join(", ");
-        let trigger =
-            timed.iter().find(|t| t.name() == name).ok_or_else(|| format!("'{name}' is none of {}", names()))?;
+        let trigger = timed
+            .iter()
+            .find(|t| t.name() == name)
+            .ok_or_else(|| format!("unknown trigger '{name}': use one of {}", names()))?;
         let length = match length.strip_suffix("xp99.9").filter(|_| *trigger == Trigger::SlowRequest) {
             Some(number) => {
                 let multiple = number.parse().ok().filter(|k: &f64| (1.0..=1000.0).contains(k));
-                Length::Multiple(multiple.ok_or("a multiple of p99.9 is 1 to 1000, as slow_request=20xp99.9")?)
+                Length::Multiple(
+                    multiple.ok_or("a multiple of p99.9 must be 1 to 1000, for example slow_request=20xp99.9")?,
+                )
             }
             None => {
                 let Span(time) = length.parse()?;

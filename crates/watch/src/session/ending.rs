@@ -164,8 +164,8 @@ impl Running<'_> {
         if ended.is_none() {
             self.warnings.push(Warning::new(
                 "still_running",
-                format!("the command (process {}) was asked to exit and still runs, untraced", command.tgid()),
-                "end it yourself",
+                format!("the command (process {}) was asked to exit but is still running, untraced", command.tgid()),
+                "stop it yourself",
             ));
         }
     }
@@ -178,7 +178,7 @@ impl Running<'_> {
         if left.running().len() > 0 {
             self.warnings.push(Warning::new(
                 "left_running",
-                format!("the trace has ended before {}", left.words()),
+                format!("the trace ended before {}", left.words()),
                 "their later activity is not counted; end them if they are not needed",
             ));
         }

@@ -46,8 +46,8 @@ pub fn watch(
     allowed()?;
     if extra.sampling.is_some() && how.windows.is_some() {
         return Err(Error::input(
-            "the CPU is sampled all the time, not in windows",
-            "leave out --windows or --profile",
+            "--profile samples the CPU continuously, not in windows",
+            "omit --windows or --profile",
         ));
     }
     let subject = probed(&asked, how.choice, how.stacks);

@@ -45,7 +45,7 @@ impl Summary {
         let listed = busiest(&observed.rings, self.listed);
         let all_rings = observed.rings.len();
         let left_out = (listed.len() < all_rings).then(|| {
-            let text = format!("{} of {all_rings} rings are listed, the busiest", listed.len());
+            let text = format!("only the busiest {} of {all_rings} rings are listed", listed.len());
             Warning::new("rings_left_out", text, "")
         });
         let mut rings: Vec<RingRecord> = observed

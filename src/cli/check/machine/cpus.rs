@@ -34,7 +34,7 @@ pub(in crate::cli::check) fn cpus(cpus: &Cpus, virtualisation: Option<&str>) -> 
             "cpus.irq",
             with,
             "no interrupts of the target are visible",
-            "name a file on a disk: --file PATH",
+            "specify a file on a disk: --file PATH",
         )),
     }
     items.push(isolation(cpus));

@@ -19,7 +19,7 @@ pub(in crate::cli::check) fn target(found: Option<&Description>) -> Vec<Item> {
             "target.path",
             "path",
             "the current directory cannot be examined",
-            "name a file: --file PATH",
+            "specify a file: --file PATH",
         )];
     };
     let on = d.filesystem.as_ref().map_or(String::new(), |f| format!(" ({f})"));
@@ -31,7 +31,7 @@ pub(in crate::cli::check) fn target(found: Option<&Description>) -> Vec<Item> {
             "disk",
             "no visible block device is below it",
             "interrupts and queues of the target; --cpus irq and non-irq",
-            "name a file on a disk, or a block device: --file PATH",
+            "specify a file on a disk, or a block device: --file PATH",
         ));
         return items;
     }

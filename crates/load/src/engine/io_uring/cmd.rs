@@ -57,14 +57,12 @@ fn here(
     let Some(first) = devices.first() else {
         return Err(Refusal {
             why: "no NVMe namespace has a generic device here".into(),
-            restore: "an NVMe drive that the kernel's driver has (Linux 5.13 or later)".into(),
+            restore: "an NVMe drive bound to the kernel driver (Linux 5.13 or later)".into(),
         });
     };
     let opened = devices.iter().find(|d| File::open(d).is_ok());
-    let opened = opened.ok_or_else(|| Refusal {
-        why: format!("{} can't be opened", first.display()),
-        restore: "run as root".into(),
-    })?;
+    let opened = opened
+        .ok_or_else(|| Refusal { why: format!("cannot open {}", first.display()), restore: "run as root".into() })?;
     Ok(format!("NVMe passthrough: {}", opened.display()))
 }
 
@@ -73,7 +71,7 @@ fn remedy(failure: &Failure) -> Option<&'static str> {
         libc::EINVAL | libc::EOPNOTSUPP => Some(
             "use a smaller --bs (a command's limit is in queue/max_hw_sectors_kb); registered buffers and iopoll need Linux 6.1",
         ),
-        libc::EACCES => Some("run as root: before Linux 6.2 only root may pass commands"),
+        libc::EACCES => Some("run as root: before Linux 6.2, only root may send passthrough commands"),
         _ => None,
     }
 }
@@ -141,10 +139,10 @@ pub fn namespace(fd: RawFd) -> io::Result<Namespace> {
     };
     // SAFETY: a live command of the request's size, whose address is a page that the kernel may write to.
     match unsafe { libc::ioctl(fd, NVME_IOCTL_ADMIN_CMD.into(), &raw mut asked) } {
-        0 => Namespace::parse(id, &page).ok_or_else(|| io::Error::other("the drive describes no format of it")),
+        0 => Namespace::parse(id, &page).ok_or_else(|| io::Error::other("the drive reports no format for it")),
         failed if failed > 0 => Err(io::Error::other(match Status::of_field(failed as u16) {
-            Some(status) => format!("the drive refuses to identify it: {status}"),
-            None => format!("the drive refuses to identify it: {failed:#x}"),
+            Some(status) => format!("the drive rejects the identify command: {status}"),
+            None => format!("the drive rejects the identify command: {failed:#x}"),
         })),
         _ => Err(last_error()),
     }
@@ -299,7 +297,7 @@ mod tests {
         let devices = ["/no/such".into(), "/dev/null".into()];
         assert_eq!(says(Ok(()), &devices), Ok("NVMe passthrough: /dev/null".into()));
         let refusal = here(&circumstances, Ok(()), &["/no/such".into()]).unwrap_err();
-        assert_eq!((refusal.why.as_str(), refusal.restore.as_str()), ("/no/such can't be opened", "run as root"));
+        assert_eq!((refusal.why.as_str(), refusal.restore.as_str()), ("cannot open /no/such", "run as root"));
     }
 
     #[test]

@@ -94,10 +94,10 @@ impl FromStr for Setup {
             };
             let Some(flag) = Flag::ALL.into_iter().find(|f| f.name() == name) else {
                 let known = Flag::ALL.map(|f| if f == Flag::Cqsize { "cqsize=N" } else { f.name() }).join(", ");
-                return Err(Refusal::new(format!("'{name}' is no ring flag"), format!("use some of {known}")));
+                return Err(Refusal::new(format!("unknown ring flag '{name}'"), format!("choose among {known}")));
             };
             if setup.flags.contains(&flag) {
-                return Err(Refusal::new(format!("ring flag {name} is specified twice"), "name it once"));
+                return Err(Refusal::new(format!("ring flag {name} is specified twice"), "specify it once"));
             }
             match (flag, value) {
                 (Flag::Cqsize, Some(n)) => match n.parse::<u32>() {
@@ -105,14 +105,17 @@ impl FromStr for Setup {
                     _ => {
                         return Err(Refusal::new(
                             format!("cqsize={n} is not a number of entries"),
-                            "write cqsize=4096",
+                            "use cqsize=N, for example cqsize=4096",
                         ));
                     }
                 },
                 (Flag::Cqsize, None) => {
-                    return Err(Refusal::new("ring flag cqsize needs a value", "write cqsize=4096"));
+                    return Err(Refusal::new(
+                        "ring flag cqsize needs a value",
+                        "use cqsize=N, for example cqsize=4096",
+                    ));
                 }
-                (_, Some(_)) => return Err(Refusal::new(format!("ring flag {name} takes no value"), "leave it away")),
+                (_, Some(_)) => return Err(Refusal::new(format!("ring flag {name} takes no value"), "omit it")),
                 (_, None) => {}
             }
             setup.flags.push(flag);
@@ -140,7 +143,7 @@ impl Setup {
     pub fn check(&self, sq_entries: u32) -> Result<(), Refusal> {
         if self.has(Flag::DeferTaskrun) && !self.has(Flag::SingleIssuer) {
             return Err(Refusal::new(
-                "ring flag defer_taskrun is refused by the kernel without single_issuer",
+                "the kernel rejects ring flag defer_taskrun without single_issuer",
                 "add single_issuer",
             ));
         }
@@ -149,36 +152,36 @@ impl Setup {
                 if self.has(other) {
                     return Err(Refusal::new(
                         format!(
-                            "ring flag sqpoll is refused by the kernel together with {}: its own thread runs the task work",
+                            "the kernel rejects ring flag sqpoll with {}: the SQPOLL thread runs the task work",
                             other.name()
                         ),
-                        format!("leave {} away", other.name()),
+                        format!("omit {}", other.name()),
                     ));
                 }
             }
         }
         if self.has(Flag::TaskrunFlag) && !self.has(Flag::CoopTaskrun) && !self.has(Flag::DeferTaskrun) {
             return Err(Refusal::new(
-                "ring flag taskrun_flag is refused by the kernel without coop_taskrun or defer_taskrun",
+                "the kernel rejects ring flag taskrun_flag without coop_taskrun or defer_taskrun",
                 "add coop_taskrun",
             ));
         }
         if self.has(Flag::HybridIopoll) && !self.has(Flag::Iopoll) {
-            return Err(Refusal::new("ring flag hybrid_iopoll is refused by the kernel without iopoll", "add iopoll"));
+            return Err(Refusal::new("the kernel rejects ring flag hybrid_iopoll without iopoll", "add iopoll"));
         }
         if let Some(n) = self.cq_entries {
             let sq = sq_entries.next_power_of_two();
             if n.next_power_of_two() < sq {
                 return Err(Refusal::new(
                     format!(
-                        "cqsize={n} is refused by the kernel: the completion queue must not be smaller than the submission queue ({sq} entries)"
+                        "the kernel rejects cqsize={n}: the completion queue must not be smaller than the submission queue ({sq} entries)"
                     ),
                     format!("use cqsize={sq} or more, or a smaller --depth"),
                 ));
             }
             if n > 65536 {
                 return Err(Refusal::new(
-                    format!("cqsize={n} is refused by the kernel: at most 65536"),
+                    format!("the kernel rejects cqsize={n}: the maximum is 65536"),
                     "use cqsize=65536 or less",
                 ));
             }
@@ -232,14 +235,16 @@ mod tests {
 
     #[test]
     fn rejected_ring_flags_are_reported_with_the_rule_and_the_remedy() {
-        assert!(refused("defer_taskrun").contains("defer_taskrun is refused by the kernel without single_issuer; add"));
-        assert!(refused("sqpoll,coop_taskrun").contains("sqpoll is refused by the kernel together with coop_taskrun"));
-        assert!(refused("sqpoll,defer_taskrun,single_issuer").ends_with("leave defer_taskrun away"));
+        assert!(
+            refused("defer_taskrun").contains("the kernel rejects ring flag defer_taskrun without single_issuer; add")
+        );
+        assert!(refused("sqpoll,coop_taskrun").contains("the kernel rejects ring flag sqpoll with coop_taskrun"));
+        assert!(refused("sqpoll,defer_taskrun,single_issuer").ends_with("omit defer_taskrun"));
         assert!(refused("taskrun_flag").ends_with("add coop_taskrun"));
         assert!(refused("hybrid_iopoll").ends_with("add iopoll"));
         assert!(refused("cqsize=8").contains("16 entries"));
         assert!(refused("cqsize").contains("needs a value"));
-        assert!(refused("sqpol").contains("'sqpol' is no ring flag"));
+        assert!(refused("sqpol").contains("unknown ring flag 'sqpol'"));
         assert!(refused("iopoll,iopoll").contains("twice"));
     }
 }

@@ -50,17 +50,17 @@ pub static ENGINE: Engine = Engine {
     one_in_flight: None,
     sleeps: true,
     synchronous_if_buffered: None,
-    here: |circumstances| io_uring::ring(circumstances).map(|()| "a ring can be made".into()),
+    here: |circumstances| io_uring::ring(circumstances).map(|()| "a ring can be created".into()),
     remedy,
 };
 
 fn remedy(failure: &Failure) -> Option<&'static str> {
     match failure.errno {
         libc::EOPNOTSUPP if failure.iopoll => Some(
-            "iopoll needs a device with poll queues (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: leave iopoll away",
+            "iopoll needs a device with poll queues (nvme.poll_queues=N, virtio_blk.poll_queues=N) and a file system that polls: omit iopoll",
         ),
         libc::EINVAL if !failure.has_target => {
-            Some("the kernel refuses this operation with these flags; see `iotrail check`")
+            Some("the kernel rejects this operation with these flags; see `iotrail check`")
         }
         _ => None,
     }
@@ -110,8 +110,8 @@ pub fn open_ring(config: &Config, words: &Words) -> Result<Ring> {
     refusal::not_granted(asked, &ring.params)?;
     if config.min_wait_us > 0 && ring.params.features & sys::IORING_FEAT_MIN_TIMEOUT == 0 {
         return Err(Error::machine(
-            "this kernel has no min_wait_usec",
-            "leave --min-wait away, or use Linux 6.12 or later",
+            "this kernel does not support min_wait_usec",
+            "omit --min-wait, or use Linux 6.12 or later",
         ));
     }
     Ok(ring)

@@ -56,24 +56,27 @@ fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
             let (major, minor) = flag.since();
             return Error::machine(
                 format!(
-                    "ring flag {} is refused by this kernel ({}): it is there since {major}.{minor}",
+                    "this kernel ({1}) rejects ring flag {0}, which requires Linux {major}.{minor} or later",
                     flag.name(),
                     release(),
                 ),
-                format!("leave {} away or use a newer kernel; see `iotrail check`", flag.name()),
+                format!("omit {} or use a newer kernel; see `iotrail check`", flag.name()),
             );
         }
     }
     if config.big_entries && ring::setup(1, &mut ring::params(super::BIG_ENTRIES)).is_err() {
         return Error::machine(
-            format!("this kernel ({}) has no ring with big entries, as passthrough needs: Linux 5.19 has", release()),
+            format!(
+                "this kernel ({}) does not support rings with big entries, which passthrough needs: they require Linux 5.19 or later",
+                release()
+            ),
             "use a newer kernel, or --engine io_uring on the block device",
         );
     }
     if let Some(cpu) = config.sq_cpu {
         return Error::machine(
             format!(
-                "cannot bind the SQPOLL thread to CPU {cpu}: the kernel refuses it (offline, or outside this process's cpuset)"
+                "cannot bind the SQPOLL thread to CPU {cpu}: the kernel rejects it (offline, or outside this process's cpuset)"
             ),
             "choose another --sq-cpu",
         );
@@ -81,11 +84,11 @@ fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
     let names = config.setup.names().join(", ");
     Error::machine(
         format!(
-            "this kernel ({}) refuses a ring of {} entries with the flags [{names}] together",
+            "this kernel ({}) rejects a ring of {} entries with the flag combination [{names}]",
             release(),
             config.sq_entries
         ),
-        format!("leave some away, or {}", words.smaller_ring),
+        format!("omit some flags, or {}", words.smaller_ring),
     )
     .because(cause)
 }
@@ -98,7 +101,7 @@ pub(crate) fn not_granted(asked: u32, answer: &sys::io_uring_params) -> Result<(
     }
     Err(Error::machine(
         format!("the kernel ({}) set up the ring without {}", release(), missing.join(", ")),
-        "leave that flag away or use a newer kernel",
+        "omit that flag or use a newer kernel",
     ))
 }
 
@@ -110,21 +113,21 @@ pub(crate) fn of_register(what: &str, config: &Config, memory: &Memory, cause: i
         Some(libc::ENOMEM) if buffers => Error::machine(
             format!("cannot register {kib} KiB of buffers with the ring: {}", locked_limit()),
             format!(
-                "raise it (ulimit -l {}, for each job), use a smaller --depth, or leave buffers out of --register",
+                "raise it (ulimit -l {}, per job), use a smaller --depth, or remove buffers from --register",
                 kib + 64
             ),
         ),
         Some(libc::EINVAL) if buffers && memory.slots > 16384 => Error::input(
-            format!("cannot register {} buffers: the kernel takes at most 16384", memory.slots),
-            "use a --depth up to 16384, or leave buffers out of --register",
+            format!("cannot register {} buffers: the kernel allows at most 16384", memory.slots),
+            "use a --depth of at most 16384, or remove buffers from --register",
         ),
         Some(libc::EMFILE) => Error::machine(
-            format!("cannot register {what} with the ring: over the limit of open files"),
-            "raise it (ulimit -n), or leave files out of --register",
+            format!("cannot register {what} with the ring: over the open file limit"),
+            "raise it (ulimit -n), or remove files from --register",
         ),
         _ => Error::machine(
             format!("cannot register {what} with the ring of {} entries", config.sq_entries),
-            "leave it out of --register",
+            "remove it from --register",
         )
         .because(cause),
     }
@@ -136,7 +139,7 @@ fn release() -> String {
 
 fn locked_limit() -> String {
     match Privileges::read().memlock_bytes {
-        Some((Some(bytes), _)) => format!("the limit of locked memory is {} KiB", bytes / 1024),
-        _ => "the limit of locked memory is too small".into(),
+        Some((Some(bytes), _)) => format!("the locked memory limit is {} KiB", bytes / 1024),
+        _ => "the locked memory limit is too low".into(),
     }
 }

@@ -92,7 +92,7 @@ fn swapped_responses_on_a_connection_are_detected() {
         let _ = socket.write_all(&[second, first].concat());
         wait_for_the_end(socket);
     });
-    let said = "the response to request 5 of connection 1 is the one to its request 6 (swapped), after 4 right ones";
+    let said = "the response to request 5 of connection 1 belongs to its request 6 (swapped), after 4 right ones";
     fails(&two_in_flight(), &at, said);
 }
 
@@ -144,7 +144,11 @@ fn too_short_and_too_long_responses_are_detected() {
         let _ = socket.write_all(&[&bytes[..], b"more", &second].concat());
         wait_for_the_end(socket);
     });
-    fails(&two_in_flight(), &at, "the response before the one to request 4 of connection 1 is too long by 4 bytes");
+    fails(
+        &two_in_flight(),
+        &at,
+        "the response before the response to request 4 of connection 1 is too long by 4 bytes",
+    );
     let at = after(0, |socket, bytes| {
         let _ = socket.write_all(&[&bytes[..], b"more"].concat());
         wait_for_the_end(socket);
@@ -152,10 +156,10 @@ fn too_short_and_too_long_responses_are_detected() {
     fails(
         &SenderOptions { window: 1, ..two_in_flight() },
         &at,
-        "4 bytes came on connection 1 that no request had asked for",
+        "connection 1 received 4 bytes that no request had asked for",
     );
     let o = SenderOptions { window: 1, check: crate::options::Check::Size, ..two_in_flight() };
-    fails(&o, &at, "4 bytes came on connection 1 that no request had asked for");
+    fails(&o, &at, "connection 1 received 4 bytes that no request had asked for");
 }
 
 #[test]
@@ -172,7 +176,8 @@ fn check_size_ignores_the_content_of_responses() {
 
 #[test]
 fn a_silent_connection_is_given_up_after_the_timeout() {
-    let said = |span: &str| format!("connection 1 was given up after {span} without an answer (requests in flight: 2)");
+    let said =
+        |span: &str| format!("connection 1 was given up after {span} without a response (requests in flight: 2)");
     let silent = after(0, |socket, _| wait_for_the_end(socket));
     fails(&giving_up(200), &silent, &said("200ms"));
     // Leaves enough time for the correct responses before, even on a busy machine.
@@ -182,7 +187,7 @@ fn a_silent_connection_is_given_up_after_the_timeout() {
         let _ = socket.write_all(&bytes[..12]);
         wait_for_the_end(socket);
     });
-    let said = "12 of 64 bytes of the response to request 6 had come; 5 requests had been answered";
+    let said = "12 of 64 bytes of the response to request 6 had arrived; 5 requests had been answered";
     breaks_off(&giving_up(1000), &midway, 5, said);
 }
 
@@ -197,7 +202,7 @@ fn a_response_that_trickles_in_does_not_extend_the_timeout() {
             }
         }
     });
-    breaks_off(&giving_up(1000), &at, 2, "bytes of the response to request 3 had come");
+    breaks_off(&giving_up(1000), &at, 2, "bytes of the response to request 3 had arrived");
 }
 
 #[test]
@@ -227,7 +232,11 @@ fn connections_that_are_never_accepted_are_given_up() {
     drop(socket);
     fails(&two_in_flight(), &at, "Connection refused");
     let nowhere = Address::Unix("/nonexistent/socket".into());
-    fails(&two_in_flight(), &nowhere, "see that a server is there: iotrail net serve unix:/nonexistent/socket");
+    fails(
+        &two_in_flight(),
+        &nowhere,
+        "check that a server is running there: iotrail net serve unix:/nonexistent/socket",
+    );
 }
 
 #[test]
@@ -241,7 +250,7 @@ fn a_closed_connection_ends_the_load_with_an_error() {
         let _ = socket.write_all(&bytes[..10]);
     });
     let said =
-        "was closed by the server when 10 of 64 bytes of the response to request 4 had come (requests in flight: 2)";
+        "was closed by the server when 10 of 64 bytes of the response to request 4 had arrived (requests in flight: 2)";
     breaks_off(&two_in_flight(), &midway, 3, said);
     let reset = after(3, |socket, _| {
         socket2::SockRef::from(&*socket).set_linger(Some(Duration::ZERO)).unwrap();

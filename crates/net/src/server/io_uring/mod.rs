@@ -70,13 +70,19 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
         seat.shared.sq_tids[seat.number].store(tid, Ordering::Relaxed);
     }
     if ring.params.features & sys::IORING_FEAT_CQE_SKIP == 0 {
-        let what =
-            format!("this kernel ({}) has no requests that complete in silence: they are there since 5.17", release());
+        let what = format!(
+            "this kernel ({}) cannot suppress completions of successful requests, which requires Linux 5.17 or later",
+            release()
+        );
         return Err(Error::machine(what, "use --engine epoll"));
     }
     let handle = match spec.register_ring {
         true => Handle::by_index(&ring).map_err(|e| {
-            Error::machine("cannot register the ring with its thread (5.18)", "leave ring out of --register").because(e)
+            Error::machine(
+                "cannot register the ring with its thread (requires Linux 5.18)",
+                "remove ring from --register",
+            )
+            .because(e)
         })?,
         false => Handle::by_descriptor(&ring),
     };
@@ -90,14 +96,14 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
     };
     // A request that waits for a connection or for buffer space has to wait in the kernel, but on old kernels
     // O_NONBLOCK makes it fail.
-    let listening = |e| Error::machine("cannot make the listening socket wait", "report this").because(e);
+    let listening = |e| Error::machine("cannot make the listening socket blocking", "report this").because(e);
     seat.listener.set_nonblocking(false).map_err(listening)?;
     // Accepted connections inherit this, including direct descriptors.
     without_delay(&seat.listener);
     let mut queue = Queue::new(ring, handle, sqpoll, seat.counts());
     if options.zero_copy.is_some() {
         if seat.listener.local_addr().is_ok_and(|at| at.is_unix()) {
-            let remedy = "leave --zero-copy away, or serve at a TCP address";
+            let remedy = "omit --zero-copy, or serve at a TCP address";
             return Err(Error::input("a UNIX socket has no zero-copy sends", remedy));
         }
         probe_zero_copy(&mut queue, seat)?;
@@ -121,8 +127,8 @@ fn register_files(ring: &Ring) -> Result<u32> {
     };
     done.map(|()| nr).map_err(|e| {
         Error::machine(
-            format!("cannot register a table of {nr} direct descriptors (5.19)"),
-            "leave files out of --register",
+            format!("cannot register a table of {nr} direct descriptors (requires Linux 5.19)"),
+            "remove files from --register",
         )
         .because(e)
     })
@@ -140,20 +146,26 @@ fn register_napi(ring: &Ring, us: u128) -> Result<()> {
     // SAFETY: one live structure, which the kernel reads, and fills with the previous values.
     let done = unsafe { ring.register(sys::io_uring_register_op::IORING_REGISTER_NAPI, (&raw mut what).cast(), 1) };
     done.map_err(|e| {
-        let what = format!("this kernel ({}) refuses busy polling by io_uring: it is there since 6.9", release());
-        Error::machine(what, "leave --napi away").because(e)
+        let what = format!(
+            "this kernel ({}) does not support busy polling with io_uring, which requires Linux 6.9 or later",
+            release()
+        );
+        Error::machine(what, "omit --napi").because(e)
     })
 }
 
 fn register_buffers(ring: &Ring, spec: &ServerSpec) -> Result<Provided> {
     if spec.options.receive == Receive::Bundle && ring.params.features & sys::IORING_FEAT_RECVSEND_BUNDLE == 0 {
         return Err(Error::machine(
-            format!("this kernel ({}) has no receives of several buffers: they are there since 6.10", release()),
+            format!("this kernel ({}) does not support receive bundles, which require Linux 6.10 or later", release()),
             "use --receive multishot",
         ));
     }
     Provided::register(ring, spec.options.buffers as usize, spec.buffer_bytes).map_err(|e| {
-        let what = format!("cannot provide {} buffers of {} bytes (5.19)", spec.options.buffers, spec.buffer_bytes);
+        let what = format!(
+            "cannot provide {} buffers of {} bytes (requires Linux 5.19)",
+            spec.options.buffers, spec.buffer_bytes
+        );
         Error::machine(what, "use fewer --buffers, a smaller --buffer-size, or --receive single").because(e)
     })
 }
@@ -174,10 +186,10 @@ fn probe_zero_copy(queue: &mut Queue<'_>, seat: &Seat<'_>) -> Result<()> {
     match result {
         Some(r) if r == -libc::EINVAL || r == -libc::EOPNOTSUPP => Err(Error::machine(
             format!(
-                "this kernel ({}) has no zero-copy sends that tell whether it copied: they are there since 6.2",
+                "this kernel ({}) does not report whether zero-copy sends were copied, which requires Linux 6.2 or later",
                 release()
             ),
-            "leave --zero-copy away",
+            "omit --zero-copy",
         )),
         _ => Ok(()),
     }
@@ -186,7 +198,7 @@ fn probe_zero_copy(queue: &mut Queue<'_>, seat: &Seat<'_>) -> Result<()> {
 fn cannot_enter(e: std::io::Error) -> Error {
     match e.raw_os_error() {
         Some(libc::ENOMEM | libc::EBADR) => {
-            Error::machine("the kernel lost completions for lack of memory", "free some")
+            Error::machine("the kernel dropped completions because it was out of memory", "free memory")
         }
         _ => Error::machine("cannot wait for completions", "report this").because(e),
     }

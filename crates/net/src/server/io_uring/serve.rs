@@ -172,8 +172,11 @@ impl<'a> Server<'a> {
                 let Some(peer) = &mut self.peers[at as usize] else { return Ok(()) };
                 if !self.exchange.received(at, peer, cqe) {
                     let receive = self.seat.shared.spec.options.receive;
-                    let what = format!("this kernel refuses receives of the kind {receive}");
-                    return Err(Error::machine(what, "use --receive single, or a newer kernel (multishot: 6.0)"));
+                    let what = format!("this kernel rejects {receive} receives");
+                    return Err(Error::machine(
+                        what,
+                        "use --receive single, or a newer kernel (multishot requires Linux 6.0)",
+                    ));
                 }
                 let readable = cqe.flags & sys::IORING_CQE_F_SOCK_NONEMPTY != 0 || cqe.result == -libc::ENOBUFS;
                 self.settle(at, readable);
@@ -247,8 +250,11 @@ impl<'a> Server<'a> {
             libc::EINTR | libc::ECONNABORTED | libc::EAGAIN | libc::ECANCELED => {}
             libc::EINVAL => {
                 let accept = self.seat.shared.spec.options.accept;
-                let what = format!("this kernel refuses accepts of the kind {accept}");
-                return Err(Error::machine(what, "use --accept single and no --register files (5.19)"));
+                let what = format!("this kernel rejects {accept} accepts");
+                return Err(Error::machine(
+                    what,
+                    "use --accept single without --register files, or Linux 5.19 or later",
+                ));
             }
             // Out of descriptors or memory: waiting connections are accepted after others have closed.
             _ => {

@@ -67,7 +67,7 @@ fn limits() -> Vec<Warning> {
             "the CPU quota of the control group /x kept its threads off their CPUs for 2.00 s",
             "",
         ),
-        Warning::new("left_running", "the trace has ended before process 4711", "end it if it is not needed"),
+        Warning::new("left_running", "the trace ended before process 4711", "end it if it is not needed"),
     ]
 }
 

@@ -40,8 +40,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Status(status) => status.fmt(f),
-            Failure::Gone => f.write_str("the device is gone"),
-            Failure::TimedOut => write!(f, "no answer within {} s", PATIENCE.as_secs()),
+            Failure::Gone => f.write_str("the device was removed"),
+            Failure::TimedOut => write!(f, "no response within {} s", PATIENCE.as_secs()),
         }
     }
 }
@@ -127,7 +127,7 @@ impl Controller {
         let device = Device::open(address, how)?;
         let capabilities = device.registers.capabilities();
         if device.registers.state().gone() {
-            return Err(trouble(address, "does not answer", io::Error::other("its registers read as all ones")));
+            return Err(trouble(address, "does not respond", io::Error::other("its registers read as all ones")));
         }
         if !capabilities.nvm() || capabilities.least_page_shift() > 12 {
             let what = if capabilities.nvm() { "pages of 4 KiB" } else { "the NVM command set" };
@@ -135,8 +135,8 @@ impl Controller {
         }
         if entries > capabilities.queue_entries() {
             return Err(Error::input(
-                format!("the drive {address} has queues of {} entries at most", capabilities.queue_entries()),
-                format!("use a --depth up to {}", capabilities.queue_entries() - 1),
+                format!("the queues of drive {address} have at most {} entries", capabilities.queue_entries()),
+                format!("use a --depth of at most {}", capabilities.queue_entries() - 1),
             ));
         }
         // First of all: commands left by a killed run must no longer access memory.
@@ -147,7 +147,7 @@ impl Controller {
         let (submissions, completions) = admin.addresses();
         device.registers.mask_interrupts();
         device.registers.set_admin_queues(ADMIN_ENTRIES, submissions, completions);
-        device.let_at_memory().map_err(|e| trouble(address, "cannot be let at memory", e))?;
+        device.let_at_memory().map_err(|e| trouble(address, "cannot be granted access to memory", e))?;
         device.registers.enable();
         let mut controller = Self {
             address: address.clone(),
@@ -160,7 +160,7 @@ impl Controller {
             next_queue: AtomicU16::new(1),
         };
         until(&controller.device, capabilities, |s| s.ready())
-            .map_err(|e| trouble(address, "does not get ready", e))?;
+            .map_err(|e| trouble(address, "does not become ready", e))?;
         controller.ask(wanted)?;
         controller.reserve_queues(queues)?;
         Ok(controller)
@@ -171,7 +171,7 @@ impl Controller {
         let page = self.identify(0, identify::CONTROLLER)?;
         if !identify::Controller::entries_fit(&page) {
             return Err(Error::machine(
-                format!("the drive {} wants queue entries of other sizes than NVMe's usual ones", self.address),
+                format!("the drive {} requires non-standard NVMe queue entry sizes", self.address),
                 "choose another drive",
             ));
         }
@@ -182,13 +182,13 @@ impl Controller {
             (_, None) => {
                 return Err(Error::machine(
                     format!("the drive {} has no namespace", self.address),
-                    "make one: nvme create-ns",
+                    "create one: nvme create-ns",
                 ));
             }
             (Some(id), _) if !there.contains(&id) => {
                 return Err(Error::input(
                     format!("the drive {} has no namespace {id}", self.address),
-                    format!("it has {}: name it with --file {}/N", listed(), self.address),
+                    format!("it has {}: specify it with --file {}/N", listed(), self.address),
                 ));
             }
             (Some(id), _) => id,
@@ -197,7 +197,7 @@ impl Controller {
         let page = self.identify(id, identify::NAMESPACE)?;
         self.namespace = Namespace::parse(id, &page).ok_or_else(|| {
             Error::machine(
-                format!("the drive {} describes no format of namespace {id}", self.address),
+                format!("the drive {} reports no format for namespace {id}", self.address),
                 "choose another one",
             )
         })?;
@@ -208,7 +208,7 @@ impl Controller {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         let command =
             Command { opcode: admin::IDENTIFY, nsid, prp1: answer.addresses()[0], cdw10: what, ..Command::default() };
-        self.run(command).map_err(|e| trouble(&self.address, "does not say what it is", e))?;
+        self.run(command).map_err(|e| trouble(&self.address, "cannot be identified", e))?;
         const { assert!(identify::PAGE == PAGE) };
         let page: NonNull<[u8; PAGE]> = answer.start().cast();
         // SAFETY: an owned page that the drive has written and does not write again.
@@ -216,7 +216,7 @@ impl Controller {
     }
 
     fn reserve_queues(&self, queues: u32) -> Result<()> {
-        let refused = |e: Failure| trouble(&self.address, "gives no I/O queues", e);
+        let refused = |e: Failure| trouble(&self.address, "provides no I/O queues", e);
         let asked = (queues - 1) << 16 | (queues - 1);
         let command =
             Command { opcode: admin::SET_FEATURES, cdw10: NUMBER_OF_QUEUES, cdw11: asked, ..Command::default() };
@@ -225,7 +225,7 @@ impl Controller {
         let last = u16::try_from(queues).unwrap_or(u16::MAX);
         if granted < queues || !self.device.registers.has_doorbells(last, self.capabilities.stride()) {
             return Err(Error::machine(
-                format!("the drive {} gives {granted} I/O queue pairs, not the {queues} that are needed", self.address),
+                format!("the drive {} provides only {granted} of the {queues} I/O queue pairs needed", self.address),
                 format!("use --jobs {granted} or fewer"),
             ));
         }
@@ -240,7 +240,7 @@ impl Controller {
     /// Creates an I/O queue pair with `entries` entries at these addresses, without interrupts. Returns its number.
     pub fn make_queues(&self, entries: u32, submissions: u64, completions: u64) -> Result<u16> {
         let id = self.next_queue.fetch_add(1, Ordering::Relaxed);
-        let refused = |e: Failure| trouble(&self.address, &format!("refuses a queue of {entries} entries"), e);
+        let refused = |e: Failure| trouble(&self.address, &format!("rejects a queue of {entries} entries"), e);
         let size = (entries - 1) << 16 | u32::from(id);
         const IN_ONE_PIECE: u32 = 1;
         let of_completions = Command {
@@ -288,7 +288,7 @@ impl Controller {
         let command = Command { opcode: io_command::FLUSH, nsid: self.namespace.id, ..Command::default() };
         let flushed = pair.run(&self.device, self.capabilities.stride(), command);
         self.remove_queues(pair.id);
-        flushed.map(drop).map_err(|e| trouble(&self.address, "could not be flushed", e))
+        flushed.map(drop).map_err(|e| trouble(&self.address, "cannot be flushed", e))
     }
 
     /// Stops all activity of the drive, and revokes its access to memory.
@@ -324,7 +324,7 @@ fn delete(opcode: u8, id: u16) -> Command {
 }
 
 fn trouble(address: &Address, what: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::machine(format!("the drive {address} {what}"), "see the kernel's log, or choose another drive")
+    Error::machine(format!("the drive {address} {what}"), "check the kernel log, or choose another drive")
         .because(cause)
 }
 
@@ -334,7 +334,7 @@ fn until(device: &Device, capabilities: Capabilities, is: impl Fn(super::registe
     loop {
         let state = device.registers.state();
         if state.gone() {
-            return Err(io::Error::other("the device is gone"));
+            return Err(io::Error::other("the device was removed"));
         }
         if is(state) {
             return Ok(());
@@ -344,7 +344,7 @@ fn until(device: &Device, capabilities: Capabilities, is: impl Fn(super::registe
         }
         if began.elapsed() > capabilities.patience() + Duration::from_secs(1) {
             return Err(io::Error::other(format!(
-                "not within the {} ms that it asks for",
+                "not within the {} ms that it reports as its limit",
                 capabilities.patience().as_millis()
             )));
         }

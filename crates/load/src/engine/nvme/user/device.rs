@@ -39,7 +39,7 @@ impl Device {
     /// refuses.
     pub fn open(address: &Address, way: DriveAccess) -> Result<Self> {
         let cannot = |e: io::Error| {
-            Error::machine(format!("cannot open the drive {address}"), "see `iotrail check` and the kernel's log")
+            Error::machine(format!("cannot open the drive {address}"), "see `iotrail check` and the kernel log")
                 .because(e)
         };
         match way {
@@ -51,7 +51,7 @@ impl Device {
                 lock(&configuration).map_err(|e| match e.kind() {
                     io::ErrorKind::WouldBlock => Error::machine(
                         format!("{address} is in use by another process"),
-                        "wait until that has ended, or choose another drive",
+                        "wait until it exits, or choose another drive",
                     ),
                     _ => cannot(e),
                 })?;
@@ -101,7 +101,7 @@ impl Device {
         if let Err(e) = self.change(0, BUS_MASTER)
             && !is_gone(&e)
         {
-            say(&format!("warning: a drive could not be kept from memory: {e}"));
+            say(&format!("warning: cannot revoke a drive's access to memory: {e}"));
         }
     }
 
@@ -127,7 +127,7 @@ impl Drop for SwitchOff {
         if let Err(e) = fs::write(&self.0, "0")
             && !is_gone(&e)
         {
-            say(&format!("warning: {} could not be set back to 0: {e}", self.0.display()));
+            say(&format!("warning: cannot reset {} to 0: {e}", self.0.display()));
         }
     }
 }

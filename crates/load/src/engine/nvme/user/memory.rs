@@ -54,7 +54,7 @@ impl Reach {
         let cannot = |e: io::Error| {
             Error::machine(
                 format!("cannot pin {} KiB of memory for the drive", bytes / 1024),
-                "raise the limit of locked memory (ulimit -l), or use a smaller --depth or --bs",
+                "raise the locked memory limit (ulimit -l), or use a smaller --depth or --bs",
             )
             .because(e)
         };
@@ -65,14 +65,15 @@ impl Reach {
         }
         let ring = Ring::open(1, ring::params(0)).map_err(|e| {
             Error::machine(
-                "memory cannot be pinned for the drive: an io_uring that would hold it is refused",
-                "see `iotrail check`, or give the drive to vfio-pci",
+                "cannot pin memory for the drive: the kernel rejects the io_uring that would pin it",
+                "see `iotrail check`, or bind the drive to vfio-pci",
             )
             .because(e)
         })?;
         hold(&ring, base, bytes).map_err(cannot)?;
         let pages = physical(base, bytes).map_err(|e| {
-            Error::machine("cannot tell where memory is (/proc/self/pagemap)", "run as root (CAP_SYS_ADMIN)").because(e)
+            Error::machine("cannot read physical addresses (/proc/self/pagemap)", "run as root (CAP_SYS_ADMIN)")
+                .because(e)
         })?;
         Ok(Pinned { pages, _hold: Hold::Ring { _ring: ring } })
     }
@@ -171,8 +172,8 @@ impl Region {
         }
         let none = || {
             Error::machine(
-                format!("a queue needs {} KiB of memory in one piece, and there is no huge page", bytes / 1024),
-                "reserve some, as root: sysctl vm.nr_hugepages=8 (two for each job); or use a --depth up to 63",
+                format!("a queue needs {} KiB of contiguous memory, but no huge page is available", bytes / 1024),
+                "reserve some, as root: sysctl vm.nr_hugepages=8 (two per job); or use a --depth of at most 63",
             )
         };
         if bytes > HUGE {
@@ -199,8 +200,11 @@ impl Region {
 }
 
 fn no_memory(e: io::Error) -> Error {
-    Error::machine("there is no memory for the drive's queues", "free memory, or use a smaller --depth or fewer --jobs")
-        .because(e)
+    Error::machine(
+        "cannot allocate memory for the drive's queues",
+        "free memory, or use a smaller --depth or fewer --jobs",
+    )
+    .because(e)
 }
 
 fn in_one_piece(pages: &[u64]) -> bool {

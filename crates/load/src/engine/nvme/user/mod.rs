@@ -253,7 +253,7 @@ impl Reap {
             let slot = u32::from(done.id);
             let ours = self.pair.flying.get(slot as usize).is_some_and(|f| f.swap(false, Ordering::Relaxed));
             if !ours {
-                return Err(io::Error::other(format!("the drive ends a command ({slot}) that it was not given")));
+                return Err(io::Error::other(format!("the drive completed a command ({slot}) that was not submitted")));
             }
             let result = done.failed().map_or(self.block_bytes, Status::result);
             out.push(Completion { slot, result });
@@ -291,7 +291,7 @@ impl Reap {
             return Err(io::Error::other("the controller reports a fatal error"));
         }
         if quiet > PATIENCE {
-            return Err(io::Error::other(format!("the drive has completed no command for {} s", PATIENCE.as_secs())));
+            return Err(io::Error::other(format!("the drive completed no command for {} s", PATIENCE.as_secs())));
         }
         Ok(false)
     }

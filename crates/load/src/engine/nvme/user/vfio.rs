@@ -110,8 +110,11 @@ pub struct Region {
 /// Opens the device and its group.
 pub fn open(address: &Address, group: u32) -> Result<(Container, File)> {
     let cannot = |what: String, e: io::Error| {
-        Error::machine(what, "see that vfio-pci has every device of its IOMMU group, and that nothing else uses it")
-            .because(e)
+        Error::machine(
+            what,
+            "check that all devices in its IOMMU group are bound to vfio-pci and not in use by another process",
+        )
+        .because(e)
     };
     let path = format!("/dev/vfio/{group}");
     let node = |path: &str| OpenOptions::new().read(true).write(true).open(path);
@@ -120,7 +123,7 @@ pub fn open(address: &Address, group: u32) -> Result<(Container, File)> {
     let unusable = |e| cannot(format!("cannot use {address} through VFIO"), e);
     let other = |what: &str| unusable(io::Error::other(what.to_owned()));
     if ask(&container, GET_API_VERSION, 0).map_err(unusable)? != API_VERSION {
-        return Err(other("this kernel's VFIO is of another version"));
+        return Err(other("this kernel has another VFIO version"));
     }
     if ask(&container, CHECK_EXTENSION, TYPE1_V2.into()).map_err(unusable)? == 0 {
         return Err(other("this kernel has no type 1 IOMMU (the module vfio_iommu_type1)"));
@@ -129,7 +132,7 @@ pub fn open(address: &Address, group: u32) -> Result<(Container, File)> {
     // SAFETY: a live structure of the type that the request expects.
     unsafe { ask_with(&group, GROUP_GET_STATUS, &raw mut status) }.map_err(unusable)?;
     if status.flags & GROUP_VIABLE == 0 {
-        return Err(other("another device of its group is held by a driver of the kernel"));
+        return Err(other("another device in its group is bound to a kernel driver"));
     }
     let mut fd = container.as_raw_fd();
     // SAFETY: the request takes the address of a descriptor number.

@@ -44,22 +44,22 @@ impl Facts {
 pub fn way(address: &Address, facts: &Facts) -> Result<DriveAccess> {
     let Some(function) = &facts.function else {
         return Err(Error::input(
-            format!("there is no PCI function {address}"),
-            "name a drive by its address: `lspci -D -d ::0108` lists them",
+            format!("PCI function {address} does not exist"),
+            "specify a drive by its address: `lspci -D -d ::0108` lists them",
         ));
     };
     if function.class != Some(pci::NVME) {
         let class = function.class.map_or("is unknown".into(), |c| format!("is {c:#08x}"));
         return Err(Error::input(
-            format!("{address} is no NVMe controller: its class {class}"),
-            "name a drive by its address: `lspci -D -d ::0108` lists them",
+            format!("{address} is not an NVMe controller: its class {class}"),
+            "specify a drive by its address: `lspci -D -d ::0108` lists them",
         ));
     }
     let kind = function.iommu.as_ref().map(|i| i.kind.as_deref().unwrap_or("unknown"));
     match (function.driver.as_deref(), &function.user) {
         (Some(driver), Some(user)) => {
             return Err(Error::machine(
-                format!("{address} is in use ({user}), by the kernel's driver {driver}"),
+                format!("{address} is in use ({user}), by the kernel driver {driver}"),
                 "choose an unused drive",
             ));
         }
@@ -67,7 +67,7 @@ pub fn way(address: &Address, facts: &Facts) -> Result<DriveAccess> {
             return match &function.iommu {
                 Some(iommu) => administrator(facts).map(|()| DriveAccess::Vfio { group: iommu.group }),
                 None => Err(Error::machine(
-                    format!("{address} is held by {VFIO}, and no IOMMU is in use for it"),
+                    format!("{address} is bound to {VFIO}, but without an IOMMU"),
                     format!("release it: echo {address} > /sys/bus/pci/drivers/{VFIO}/unbind, as root"),
                 )),
             };
@@ -76,16 +76,16 @@ pub fn way(address: &Address, facts: &Facts) -> Result<DriveAccess> {
             let disks =
                 if function.disks.is_empty() { String::new() } else { format!(" ({})", function.disks.join(", ")) };
             return Err(Error::machine(
-                format!("{address} is held by the kernel's driver {driver}{disks}"),
+                format!("{address} is bound to the kernel driver {driver}{disks}"),
                 format!(
-                    "release it: echo {address} > /sys/bus/pci/drivers/{driver}/unbind, as root; …/bind gives it back"
+                    "release it: echo {address} > /sys/bus/pci/drivers/{driver}/unbind, as root; …/bind rebinds it"
                 ),
             ));
         }
         (None, _) => administrator(facts)?,
     }
     let by_vfio = format!(
-        "give it to {VFIO}, as root: modprobe {VFIO}; echo {VFIO} > /sys/bus/pci/devices/{address}/driver_override; \
+        "bind it to {VFIO}, as root: modprobe {VFIO}; echo {VFIO} > /sys/bus/pci/devices/{address}/driver_override; \
          echo {address} > /sys/bus/pci/drivers_probe"
     );
     if let Some(kind) = kind.filter(|kind| *kind != "identity") {
@@ -96,7 +96,7 @@ pub fn way(address: &Address, facts: &Facts) -> Result<DriveAccess> {
     }
     if let Some(mode) = facts.lockdown.as_deref().filter(|mode| *mode != "none") {
         return Err(Error::machine(
-            format!("the kernel is locked down ({mode}): it gives a device's registers to no program"),
+            format!("the kernel is locked down ({mode}), which denies access to device registers"),
             format!("with an IOMMU, {by_vfio}; or boot without lockdown"),
         ));
     }
@@ -105,7 +105,9 @@ pub fn way(address: &Address, facts: &Facts) -> Result<DriveAccess> {
 
 fn administrator(facts: &Facts) -> Result<()> {
     match facts.administrator {
-        Some(false) => Err(Error::machine("a drive without the kernel needs root (CAP_SYS_ADMIN)", "run as root")),
+        Some(false) => {
+            Err(Error::machine("driving an NVMe device from user space needs root (CAP_SYS_ADMIN)", "run as root"))
+        }
         _ => Ok(()),
     }
 }
@@ -146,24 +148,26 @@ mod tests {
         let vfio = Function { driver: Some("vfio-pci".into()), iommu: iommu("DMA-FQ"), ..free() };
         assert_eq!(asked(Some(vfio.clone()), true, "integrity"), Ok(DriveAccess::Vfio { group: 3 }));
         assert!(asked(Some(vfio.clone()), false, "none").unwrap_err().ends_with("run as root"));
-        assert!(refused(Function { iommu: None, ..vfio }).contains("no IOMMU is in use"));
+        assert!(refused(Function { iommu: None, ..vfio }).contains("but without an IOMMU"));
     }
 
     #[test]
     fn a_pci_function_that_is_not_an_unused_drive_is_rejected() {
         assert!(
-            asked(None, true, "none").unwrap_err().starts_with("there is no PCI function 0000:00:04.0; name a drive")
+            asked(None, true, "none")
+                .unwrap_err()
+                .starts_with("PCI function 0000:00:04.0 does not exist; specify a drive")
         );
-        assert!(refused(Function { class: Some(0x020000), ..free() }).contains("its class is 0x020000; name"));
+        assert!(refused(Function { class: Some(0x020000), ..free() }).contains("its class is 0x020000; specify"));
         let held = Function { driver: Some("nvme".into()), disks: vec!["nvme0n1".into()], ..free() };
         assert_eq!(
             refused(held.clone()),
-            "0000:00:04.0 is held by the kernel's driver nvme (nvme0n1); release it: echo 0000:00:04.0 > \
-             /sys/bus/pci/drivers/nvme/unbind, as root; …/bind gives it back"
+            "0000:00:04.0 is bound to the kernel driver nvme (nvme0n1); release it: echo 0000:00:04.0 > \
+             /sys/bus/pci/drivers/nvme/unbind, as root; …/bind rebinds it"
         );
         assert_eq!(
             refused(Function { user: Some("nvme0n1: mounted at /srv".into()), ..held }),
-            "0000:00:04.0 is in use (nvme0n1: mounted at /srv), by the kernel's driver nvme; choose an unused drive"
+            "0000:00:04.0 is in use (nvme0n1: mounted at /srv), by the kernel driver nvme; choose an unused drive"
         );
     }
 
@@ -171,13 +175,13 @@ mod tests {
     fn an_inaccessible_drive_is_rejected_with_the_remedy() {
         assert!(asked(Some(free()), false, "none").unwrap_err().contains("CAP_SYS_ADMIN"));
         let translated = refused(Function { iommu: iommu("DMA-FQ"), ..free() });
-        assert!(translated.contains("through an IOMMU (its group is of type DMA-FQ); give it to vfio-pci"));
+        assert!(translated.contains("through an IOMMU (its group is of type DMA-FQ); bind it to vfio-pci"));
         assert!(
             refused(Function { iommu: Some(Iommu { group: 3, kind: None }), ..free() }).contains("of type unknown")
         );
         let locked = asked(Some(free()), true, "integrity").unwrap_err();
         assert!(
-            locked.starts_with("the kernel is locked down (integrity): ") && locked.contains("boot without lockdown")
+            locked.starts_with("the kernel is locked down (integrity), ") && locked.contains("boot without lockdown")
         );
     }
 }
