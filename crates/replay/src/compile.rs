@@ -196,7 +196,9 @@ impl Compiler {
 
     fn file(&mut self, file: &ReplayFile) {
         let next = self.program.files.len();
-        let index = u16::try_from(next).ok().filter(|_| file.replayable && file.path.starts_with('/'));
+        // A recording has absolute paths; other names are sockets and the like. An iolog has the names of fio's job.
+        let is_path = self.program.observed.doubts.imported || file.path.starts_with('/');
+        let index = u16::try_from(next).ok().filter(|_| file.replayable && is_path);
         if index.is_some() {
             let kept = libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_NOATIME;
             self.program.files.push(ProgramFile {

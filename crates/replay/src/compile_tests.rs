@@ -123,6 +123,20 @@ fn reaped_heads_distinguish_ends_of_chains() {
 }
 
 #[test]
+fn an_iolog_may_use_relative_file_names() {
+    let data = ReplayFile { file: 1, path: "data".into(), replayable: true, open_flags: 0, size: 1 << 20 };
+    let events = [ReplayEvent::File(data), ring(1), read(1, 1, 100, 0), call(1, 1, 100, 1, 1, 0)];
+    let mut log = Compiler::new(u64::MAX);
+    log.imported();
+    events.iter().for_each(|event| assert!(log.take(event).is_continue()));
+    assert_eq!(log.finish().unwrap().files[0].path, PathBuf::from("data"));
+    // In a recording, such a name is not a path.
+    let mut recording = Compiler::new(u64::MAX);
+    events.iter().for_each(|event| assert!(recording.take(event).is_continue()));
+    assert!(recording.finish().is_err());
+}
+
+#[test]
 fn rings_and_threads_are_compiled_separately() {
     let mut all = vec![file(1), ring(1), ring(2)];
     for i in 0..10u64 {
