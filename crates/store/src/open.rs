@@ -55,9 +55,14 @@ impl Store {
         }
     }
 
-    /// Opens an existing store; `None` if it does not exist.
+    /// Opens an existing store; `None` if it does not exist. Usage error: its directory is inaccessible, so that it may exist.
     pub fn open(path: &Path) -> Result<Option<Self>> {
-        if !path.exists() {
+        let exists = path.try_exists().map_err(|e| {
+            let what = format!("cannot access store {}", path.display());
+            Error::input(what, "check the permissions of its directory, or specify another file with --store")
+                .because(e)
+        })?;
+        if !exists {
             return Ok(None);
         }
         // Writable if the file permits it, because an incomplete transaction of a killed run has to be rolled back

@@ -68,6 +68,16 @@ fn a_single_measurement_is_stored_as_a_finished_run() {
 }
 
 #[test]
+fn a_store_in_an_inaccessible_directory_is_not_reported_as_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    assert!(Store::open(&dir.path().join("missing/s.db")).unwrap().is_none());
+    // The same error path as for a directory without permission, which root does not get.
+    let e = Store::open(&dir.path().join("file/s.db")).map(drop).unwrap_err();
+    assert!(e.exit_status() == 2 && e.to_string().contains("cannot access store"), "{e}");
+}
+
+#[test]
 fn a_measurement_is_stored_once_and_only_for_a_planned_cell() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, run) = begun(&dir);
