@@ -7,14 +7,14 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, fadvise, fallocate, linkat};
 use rustix::io::Errno;
@@ -54,10 +54,10 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
     }
     match lay_out(&unfinished.file, bytes, progress, stop) {
         Ok(true) => {
-            let made = identity(&unfinished.file).map_err(|e| cannot("access", path, e))?;
+            let meta = unfinished.file.metadata().map_err(|e| cannot("access", path, e))?;
             unfinished.publish(path).map_err(|e| cannot("create", path, e))?;
-            ours().insert(made);
-            Ok(made)
+            ours().insert(creation(&meta));
+            Ok((meta.dev(), meta.ino()))
         }
         Ok(false) => Err(Error::machine(format!("stopped while laying out {name}"), "no partial results were kept")),
         Err(e) => Err(cannot("lay out", path, e)),
@@ -67,15 +67,22 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
 /// Device and inode.
 pub type Identity = (u64, u64);
 
+/// With the time of creation: file systems reuse the inode numbers of removed files.
+type Creation = (Identity, Option<SystemTime>);
+
+fn creation(meta: &Metadata) -> Creation {
+    ((meta.dev(), meta.ino()), meta.created().ok())
+}
+
 /// Files created by this process. Later loads of an experiment may write to them without `--allow-write`.
-fn ours() -> MutexGuard<'static, BTreeSet<Identity>> {
-    static OURS: Mutex<BTreeSet<Identity>> = Mutex::new(BTreeSet::new());
+fn ours() -> MutexGuard<'static, BTreeSet<Creation>> {
+    static OURS: Mutex<BTreeSet<Creation>> = Mutex::new(BTreeSet::new());
     OURS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether this process created the file.
 pub fn is_ours(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|meta| ours().contains(&(meta.dev(), meta.ino())))
+    std::fs::metadata(path).is_ok_and(|meta| ours().contains(&creation(&meta)))
 }
 
 pub fn identity(file: &File) -> io::Result<Identity> {
@@ -203,6 +210,25 @@ pub fn remove(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_with_the_inode_number_of_a_removed_one_is_not_ours() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, "made").unwrap();
+        let made = std::fs::metadata(&path).unwrap();
+        ours().insert(creation(&made));
+        assert!(is_ours(&path));
+        std::fs::remove_file(&path).unwrap();
+        // Until the clock of the file system has advanced.
+        let mut again = made.clone();
+        while again.created().ok() == made.created().ok() && made.created().is_ok() {
+            _ = std::fs::remove_file(&path);
+            std::fs::write(&path, "another").unwrap();
+            again = std::fs::metadata(&path).unwrap();
+        }
+        assert!(made.created().is_err() || !is_ours(&path), "{made:?} {again:?}");
+    }
 
     #[test]
     fn a_file_is_renamed_when_complete_and_replaces_no_other() {
