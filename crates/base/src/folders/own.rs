@@ -59,25 +59,23 @@ pub fn check_file(path: &Path, remedy: &str) -> Result<()> {
 enum Why {
     /// A path and its problem.
     Unsafe(PathBuf, String),
+    /// A directory in which other users may replace files.
+    Writable(PathBuf),
     Refused(PathBuf, io::Error),
 }
-
-const WRITABLE: &str = "other users may write to it and replace its files";
 
 impl Why {
     fn error(self, cannot: &str, dir: &Path, remedy: &str) -> Error {
         let at = |place: &Path| if place == dir { String::new() } else { format!(": {}", place.display()) };
         match self {
-            Why::Unsafe(place, what) => {
-                let first = match what == WRITABLE {
-                    true => format!("`chmod go-w {}`", place.display()),
-                    false => "remove it if no program needs it".to_owned(),
-                };
-                Error::machine(
-                    format!("{cannot} {}{}: {what}", dir.display(), at(&place)),
-                    format!("{first}, or {remedy}"),
-                )
-            }
+            Why::Unsafe(place, what) => Error::machine(
+                format!("{cannot} {}{}: {what}", dir.display(), at(&place)),
+                format!("remove it if no program needs it, or {remedy}"),
+            ),
+            Why::Writable(place) => Error::machine(
+                format!("{cannot} {}{}: other users may write to it and replace its files", dir.display(), at(&place)),
+                format!("`chmod go-w {}`, or {remedy}", place.display()),
+            ),
             Why::Refused(place, e) => {
                 Error::machine(format!("{cannot} {}{}", dir.display(), at(&place)), remedy).because(e)
             }
@@ -179,7 +177,7 @@ fn walk(dir: &Path, makes: bool) -> std::result::Result<Option<File>, Why> {
                 .or_else(|_| std::fs::set_permissions(&place, closed))
                 .map_err(refused)?;
         } else if is_open(&meta) {
-            return unsafe_(WRITABLE.into());
+            return Err(Why::Writable(place));
         }
         (at, folder) = (place, next);
     }
@@ -268,7 +266,10 @@ mod tests {
             assert_eq!(made.is_err(), refused, "{mode:o}");
             if let Err(e) = made {
                 let open = open.canonicalize().unwrap();
-                let end = format!("open: {WRITABLE}; `chmod go-w {}`, or name another", open.display());
+                let end = format!(
+                    "open: other users may write to it and replace its files; `chmod go-w {}`, or name another",
+                    open.display()
+                );
                 assert!(e.to_string().ends_with(&end), "{e}");
             }
         }
