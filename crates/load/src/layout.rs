@@ -56,8 +56,9 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
         Ok(true) => {
             let meta = unfinished.file.metadata().map_err(|e| cannot("access", path, e))?;
             unfinished.publish(path).map_err(|e| cannot("create", path, e))?;
-            ours().insert(creation(&meta));
-            Ok((meta.dev(), meta.ino()))
+            let made = creation(&meta);
+            ours().insert(made);
+            Ok(made.0)
         }
         Ok(false) => Err(Error::machine(format!("stopped while laying out {name}"), "no partial results were kept")),
         Err(e) => Err(cannot("lay out", path, e)),
