@@ -92,8 +92,9 @@ fn loaded(store: &mut Store, trace: i64) -> Result<TraceRecord> {
 fn unknown(store: &Store, trace: i64) -> Error {
     let (trace_id, path) = (id(trace), store.path().display());
     let what = match store.had_trace(trace) {
-        true => format!("trace {trace_id} was removed from {path}, which keeps only the newest traces"),
-        false => format!("no trace {trace_id} in {path}"),
+        Err(e) => return e,
+        Ok(true) => format!("trace {trace_id} was removed from {path}, which keeps only the newest traces"),
+        Ok(false) => format!("no trace {trace_id} in {path}"),
     };
     Error::input(what, "`iotrail list` shows the stored traces")
 }

@@ -207,11 +207,11 @@ impl Store {
     }
 
     /// Whether this number belonged to a trace that was removed.
-    pub fn had_trace(&self, trace: i64) -> bool {
+    pub fn had_trace(&self, trace: i64) -> Result<bool> {
         // SQLite keeps the largest number that a table with AUTOINCREMENT has assigned.
         let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'traces' AND ?1 BETWEEN 1 AND seq)
                    AND NOT EXISTS (SELECT 1 FROM traces WHERE trace = ?1)";
-        self.db.query_row(sql, [trace], |row| row.get(0)).unwrap_or(false)
+        self.db.query_row(sql, [trace], |row| row.get(0)).map_err(|e| self.fail(e))
     }
 
     /// A trace's slowest requests in the recording format; `None` if there are none.

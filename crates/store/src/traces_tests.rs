@@ -101,7 +101,7 @@ fn the_oldest_traces_beyond_the_limits_are_removed() {
     assert_eq!(numbers(3, 1 << 40), ["t2", "t3", "t4"]);
     assert_eq!(numbers(10, 2 * bytes), ["t4", "t5"]);
     assert_eq!(numbers(10, 1), ["t6"]);
-    assert_eq!([0, 1, 5, 6, 7].map(|number| store.had_trace(number)), [false, true, true, false, false]);
+    assert_eq!([0, 1, 5, 6, 7].map(|number| store.had_trace(number).unwrap()), [false, true, true, false, false]);
 }
 
 #[test]
