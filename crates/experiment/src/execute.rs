@@ -218,7 +218,7 @@ impl Slots<'_, '_> {
     /// Measures the planned blocks, unless a stopping rule or a search ends earlier. `Some` if the run ends here.
     fn planned(&mut self) -> Result<Option<Outcome>> {
         let (plan, started) = (self.e.plan, self.e.started);
-        let budget = Budget::new(plan.search_s().or(plan.stop.as_ref().and_then(|s| s.budget_s)));
+        let budget = Budget::new(plan.limit_s());
         // The first block may be the rest of an interrupted one, which is completed regardless of the stopping rule.
         let (mut block, mut blocks) = (started.slots.first().map(|s| s.repeat), 0);
         let mut search = self.search()?;

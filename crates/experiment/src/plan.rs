@@ -404,19 +404,18 @@ impl Plan {
         key.to_string()
     }
 
-    /// A search's time limit, in seconds.
-    pub fn search_s(&self) -> Option<f64> {
-        let part = self.budget.and_then(|budget| budget.search).map(|time| time.as_secs_f64());
-        self.searches().map(|search| part.unwrap_or(search.budget_s))
-    }
-
     /// Time limit of the run from now, of a search or of its confirmation.
     pub fn time_limit(&self) -> Option<Duration> {
         let left = self.budget.map(|budget| budget.left());
-        let stop = self.stop.as_ref().and_then(|stop| stop.budget_s);
-        let seconds = self.search_s().or(stop);
-        let limit = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+        let limit = self.limit_s().and_then(|s| Duration::try_from_secs_f64(s).ok());
         limit.into_iter().chain(left).min()
+    }
+
+    /// Time limit of the measurements, in seconds: of a search, or of the rule that stops a run early.
+    pub fn limit_s(&self) -> Option<f64> {
+        let part = self.budget.and_then(|budget| budget.search).map(|time| time.as_secs_f64());
+        let search = self.searches().map(|search| part.unwrap_or(search.budget_s));
+        search.or(self.stop.as_ref().and_then(|stop| stop.budget_s))
     }
 
     /// The objective; `None` if the run is not a search, for example a confirmation.
