@@ -492,11 +492,11 @@ static __noinline int request_taken(struct io_kiocb *req, bool refused)
 	__u32 number = ring_number(ring, &key, 1), opcode = TYPED_READ(req, opcode), file = 0;
 	if (!number)
 		return lose();
-	if (TYPED_READ(req, flags) & REQ_F_LINKS)
-		link_met(ring, number - 1);
 	/* The opcodes differ if the request's SQE takes two slots, which a replay never uses. */
 	if (!sqe_of(ring, &sqe) || sqe.opcode != opcode)
 		refused = true;
+	if (sqe.flags & REQ_F_LINKS)
+		link_met(ring, number - 1);
 	__u64 len = sqe.len;
 	if (!refused) {
 		bool vectored = opcode == IORING_OP_READV || opcode == IORING_OP_WRITEV ||
