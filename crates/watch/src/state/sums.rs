@@ -91,7 +91,7 @@ pub(crate) struct Users<'s>(pub Vec<&'s Thread>);
 impl<'s> Users<'s> {
     /// Threads that last entered this ring, or all threads of the process if there are none.
     pub fn of(ring: &Ring, sample: &'s Snapshot) -> Self {
-        let of_process = || sample.threads.iter().filter(|t| t.tgid == ring.tgid && !t.is_kernels);
+        let of_process = || of_process(sample, ring.tgid);
         let entered = |t: &&Thread| t.last_ring == ring.address || ring.submitter == Some(t.tid);
         let users: Vec<&Thread> = of_process().filter(entered).collect();
         Users(if users.is_empty() { of_process().collect() } else { users })
