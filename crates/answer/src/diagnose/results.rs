@@ -71,45 +71,56 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     let expired: u64 = timeouts.map(|o| errno(o, &["ETIME"])).sum();
     let groups = || t.rings.iter().flat_map(|r| r.buffers.iter().flatten());
     let (rearmed, unarmed_ns): (u64, u64) = groups().fold((0, 0), |(n, ns), b| (n + b.rearmed, ns + b.unarmed_ns));
-    let not_again = rearmed == 0 && groups().any(|b: &BufferGroup| b.enobufs > 0);
-    let unread = t.state.as_ref().and_then(|state| state.unread.as_ref()).filter(|of| of.because == Unread::NotArmed);
-    let unread = unread.map(|of| format!(": {} bytes unread for {}", count(of.bytes as f64), span(of.for_ns as f64)));
-    let unarmed = match rearmed {
-        0 if not_again => format!(", but it did not{}", unread.unwrap_or_default()),
-        0 => String::new(),
-        n => format!("; until then no receive was armed, for {} on average", span(unarmed_ns as f64 / n as f64)),
-    };
-    let text = format!(
-        "{} ({}) failed with ENOBUFS. No provided buffer was free, whether or not data was available. ENOBUFS ends a multishot \
-         request, and the program must resubmit the request{}{unarmed}",
-        so_many(ended, &format!("{names} completion")),
-        percent(share),
-        if expired * 2 >= ended { ", here each time after a timeout: until then no receive is armed" } else { "" }
-    );
     let mut evidence = vec![("enobufs", ended as f64), ("share", share)];
     evidence.extend((rearmed > 0).then_some(("unarmed_ns", unarmed_ns as f64)));
     // A group that has buffers at times gives some.
     let never = groups().filter(|b| b.taken == 0 && b.enobufs >= ENOUGH).max_by_key(|b| b.enobufs);
-    if let Some(b) = never.filter(|b| b.enobufs * 2 >= ended) {
-        let text = format!(
-            "{} completions of {names} ({}) ended with ENOBUFS, {} of them for the buffer group {}, and no request got a buffer of this group",
-            count(ended as f64),
-            percent(share),
-            count(b.enobufs as f64),
-            b.group
-        );
-        let remedy = format!(
-            "register buffers in group {} (IORING_REGISTER_PBUF_RING, or IORING_OP_PROVIDE_BUFFERS), or set buf_group of the SQE to the group that \
-             has them",
-            b.group
-        );
-        evidence.push(("group", f64::from(b.group)));
-        let f = BUFFERS_EXHAUSTED.finding_from(outcomes, Severity::warning_if(share >= COSTS), text, &evidence);
-        return Some(Finding { remedy, ..f });
-    }
+    let not_again = rearmed == 0 && groups().any(|b: &BufferGroup| b.enobufs > 0);
+    let (text, remedy) = match never.filter(|b| b.enobufs * 2 >= ended) {
+        Some(b) => {
+            evidence.push(("group", f64::from(b.group)));
+            let text = format!(
+                "{} completions of {names} ({}) ended with ENOBUFS, {} of them for the buffer group {}, and no request got a buffer of this group",
+                count(ended as f64),
+                percent(share),
+                count(b.enobufs as f64),
+                b.group
+            );
+            let remedy = format!(
+                "register buffers in group {} (IORING_REGISTER_PBUF_RING, or IORING_OP_PROVIDE_BUFFERS), or set buf_group of the SQE to the group \
+                 that has them",
+                b.group
+            );
+            (text, Some(remedy))
+        }
+        None => {
+            let unread = t.state.as_ref().and_then(|state| state.unread.as_ref());
+            let unread = unread.filter(|of| of.because == Unread::NotArmed);
+            let unread =
+                unread.map(|of| format!(": {} bytes unread for {}", count(of.bytes as f64), span(of.for_ns as f64)));
+            let unarmed = match rearmed {
+                0 if not_again => format!(", but it did not{}", unread.unwrap_or_default()),
+                0 => String::new(),
+                n => {
+                    format!("; until then no receive was armed, for {} on average", span(unarmed_ns as f64 / n as f64))
+                }
+            };
+            let text = format!(
+                "{} ({}) failed with ENOBUFS. No provided buffer was free, whether or not data was available. ENOBUFS ends a multishot \
+                 request, and the program must resubmit the request{}{unarmed}",
+                so_many(ended, &format!("{names} completion")),
+                percent(share),
+                if expired * 2 >= ended {
+                    ", here each time after a timeout: until then no receive is armed"
+                } else {
+                    ""
+                }
+            );
+            (text, not_again.then(|| format!("{SUBMIT_AGAIN}; and {}", BUFFERS_EXHAUSTED.advice)))
+        }
+    };
     let f = BUFFERS_EXHAUSTED.finding_from(outcomes, Severity::warning_if(share >= COSTS), text, &evidence);
-    let remedy = if not_again { format!("{SUBMIT_AGAIN}; and {}", f.remedy) } else { f.remedy.clone() };
-    Some(Finding { remedy, ..f })
+    Some(Finding { remedy: remedy.unwrap_or_else(|| f.remedy.clone()), ..f })
 }
 
 pub const COPIED_ZERO_COPY: Rule = Rule {
