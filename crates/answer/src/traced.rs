@@ -226,7 +226,7 @@ fn whole(figures: &mut Figures, t: &TraceRecord) {
         if let (Some(ci95), Some(last)) = (call.count_ci95, figures.all.last_mut()) {
             last.ci95 = Some(ci95);
         }
-        let errors = call.seen.is_none().then(|| call.errors.values().sum::<u64>() as f64);
+        let errors = call.seen.is_none().then(|| call.failed() as f64);
         figures.add(format!("calls.{}.errors", call.syscall), Unit::Count, errors, !waits);
     }
     let own: Vec<&ThreadAccount> = t.own_threads().collect();

@@ -472,6 +472,11 @@ impl CallRecord {
     pub fn judged(&self) -> u64 {
         self.seen.unwrap_or(self.count)
     }
+
+    /// Of these, the calls that failed.
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

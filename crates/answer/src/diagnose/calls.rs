@@ -121,7 +121,7 @@ fn setup_failed(t: &TraceRecord) -> Vec<Finding> {
         of_name(t, &SETUP).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno.as_str(), *n))).collect();
     failed.sort_by_key(|(.., n)| std::cmp::Reverse(*n));
     let one = |(c, errno, n): &(&CallRecord, &str, u64)| {
-        let succeeded = c.judged().saturating_sub(c.errors.values().sum());
+        let succeeded = c.judged().saturating_sub(c.failed());
         let probes = PROBING.contains(errno) && (succeeded > 0 || c.syscall == "io_uring_register");
         let (why, remedy) = refused(&c.syscall, errno);
         let text = format!(
@@ -640,12 +640,8 @@ fn limited(t: &TraceRecord) -> Option<Finding> {
 
 /// The thread that sleeps most: at most this much is until it tries again.
 fn slept(t: &TraceRecord) -> Option<Bound> {
-    let is_sleep = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.reason == Some(Reason::Sleep);
-    let of = |thread: &ThreadAccount| {
-        let ns: u64 = thread.rows.iter().filter(is_sleep).map(|row| row.ns).sum();
-        ns as f64 / thread.wall_ns.max(1) as f64
-    };
-    t.own_threads().map(of).reduce(f64::max).map(|share| Bound { of: BoundOf::ThreadTime, share })
+    let is_sleep = |row: &ThreadRow| row.state == ThreadState::Blocked && row.reason == Some(Reason::Sleep);
+    super::most_of_wall(t, is_sleep).map(|share| Bound { of: BoundOf::ThreadTime, share })
 }
 
 /// Minimum share of accepts without a connection; fewer are normal.

@@ -284,11 +284,16 @@ fn most_of_threads(t: &TraceRecord, of: BoundOf) -> f64 {
             waits(row) || looks && row.mode != Some(Mode::Kernel) && row.syscall.is_none()
         }
     };
+    most_of_wall(t, counts).unwrap_or(1.0)
+}
+
+/// The largest share that the matching rows have in any thread's wall time.
+fn most_of_wall(t: &TraceRecord, counts: impl Fn(&ThreadRow) -> bool) -> Option<f64> {
     let share = |thread: &ThreadAccount| {
         let ns: u64 = thread.rows.iter().filter(|row| counts(row)).map(|row| row.ns).sum();
         ns as f64 / thread.wall_ns.max(1) as f64
     };
-    t.own_threads().map(share).reduce(f64::max).unwrap_or(1.0)
+    t.own_threads().map(share).reduce(f64::max)
 }
 
 fn ranked(of: impl Fn(&Rule) -> Vec<Finding>, most: impl Fn(BoundOf) -> f64) -> Vec<Finding> {

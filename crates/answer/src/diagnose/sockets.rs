@@ -23,7 +23,7 @@ pub(super) const SOCKET_DROPS: Rule = Rule {
 /// At most as many datagrams as the program received, if each call takes one.
 fn received(t: &TraceRecord) -> Option<f64> {
     let succeeded = |c: &CallRecord| {
-        let failed = c.errors.values().sum::<u64>() as f64 / c.judged().max(1) as f64;
+        let failed = c.failed() as f64 / c.judged().max(1) as f64;
         c.count as f64 * (1.0 - failed.min(1.0))
     };
     let requests = t.total.opcodes.iter().filter(|o| o.opcode.starts_with("recv"));
