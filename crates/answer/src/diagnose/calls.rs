@@ -1,15 +1,13 @@
-//! System calls that fail, find nothing, or repeat work.
+//! System calls that find nothing or repeat work.
 
 use super::{Check, Matter, RULE, Rule};
 use iotrail_base::words::{count, list, percent, span, three_digits};
-use iotrail_schema::account::{
-    Bound, BoundOf, CallRecord, Mode, Reason, ThreadAccount, ThreadRow, ThreadState, WokenBy,
-};
+use iotrail_schema::account::{Bound, BoundOf, CallRecord, Mode, ThreadRow, ThreadState, WokenBy};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::{OpcodeRecord, RingRecord, TraceRecord};
 
 /// Fewer calls do not show a pattern.
-const ENOUGH_CALLS: u64 = 1000;
+pub(super) const ENOUGH_CALLS: u64 = 1000;
 
 fn calls(t: &TraceRecord) -> &[CallRecord] {
     t.calls.as_deref().unwrap_or_default()
@@ -45,148 +43,6 @@ pub(super) fn cpu_outside_calls(t: &TraceRecord) -> Option<f64> {
 
 pub(super) fn cpu(share: Option<f64>) -> Option<Bound> {
     share.map(|share| Bound { of: BoundOf::Cpu, share: share.min(1.0) })
-}
-
-/// Calls that set up objects for later use.
-const SETUP: [&str; 11] = [
-    "io_uring_setup",
-    "io_uring_register",
-    "io_setup",
-    "epoll_create",
-    "epoll_create1",
-    "eventfd2",
-    "timerfd_create",
-    "socket",
-    "mlock",
-    "bind",
-    "listen",
-];
-
-/// Errors by which programs probe for kernel features.
-const PROBING: [&str; 5] = ["EINVAL", "EOPNOTSUPP", "ENOTTY", "EEXIST", "EAFNOSUPPORT"];
-
-/// Why the kernel rejects the call, and which limit to raise.
-fn refused(syscall: &str, errno: &str) -> (&'static str, &'static str) {
-    match (syscall, errno) {
-        ("io_uring_setup" | "io_uring_register", "ENOMEM") => (
-            "rings and registered buffers count towards the user's RLIMIT_MEMLOCK (rings: before Linux 5.12 and since 6.14, summed over the user's \
-             processes) and towards the cgroup's memory.max",
-            "raise RLIMIT_MEMLOCK (`ulimit -l`, LimitMEMLOCK= of the service, CAP_IPC_LOCK), or create fewer or smaller rings",
-        ),
-        ("io_uring_setup" | "io_uring_register" | "io_uring_enter", "EPERM" | "EACCES" | "ENOSYS") => (
-            "a seccomp filter (of a container or a service), kernel.io_uring_disabled or a security module denies io_uring to this process",
-            "allow io_uring_setup, io_uring_enter and io_uring_register in the seccomp filter; check `sysctl kernel.io_uring_disabled` (0: allowed) \
-             and `grep Seccomp /proc/PID/status`; or let the program fall back to another interface",
-        ),
-        ("io_setup", "EAGAIN") => (
-            "the events of all aio contexts in the system (fs.aio-nr) would exceed fs.aio-max-nr",
-            "raise fs.aio-max-nr (`sysctl fs.aio-nr fs.aio-max-nr` shows its use), or create fewer or smaller contexts",
-        ),
-        (_, "EMFILE") => (
-            "the process has reached RLIMIT_NOFILE open descriptors",
-            "raise RLIMIT_NOFILE (`ulimit -n`, LimitNOFILE= of the service), or close unused descriptors",
-        ),
-        (_, "ENFILE") => ("the system has reached fs.file-max open files", "raise fs.file-max"),
-        ("mlock", "ENOMEM") => ("RLIMIT_MEMLOCK is too small for the locked memory", "raise RLIMIT_MEMLOCK"),
-        ("io_uring_setup", "EAGAIN") => (
-            "RLIMIT_NPROC or the cgroup's pids.max prevented the creation of the SQPOLL thread",
-            "raise RLIMIT_NPROC or pids.max",
-        ),
-        ("io_uring_setup" | "io_uring_register", "EINVAL") => (
-            "this kernel does not support a flag, or the flags are mutually exclusive",
-            "request fewer flags; `iotrail check` lists the flags that this kernel supports",
-        ),
-        ("bind", "EADDRINUSE") => {
-            ("another socket is using the address", "set SO_REUSEADDR or SO_REUSEPORT, or use another port")
-        }
-        ("io_uring_register", "EBUSY") => (
-            "an object of that kind is already registered",
-            "unregister it first, or update it (IORING_REGISTER_FILES_UPDATE, IORING_REGISTER_BUFFERS_UPDATE)",
-        ),
-        _ => ("the program continues without the object, or exits", "see ERRORS in the call's manual page"),
-    }
-}
-
-pub const SETUP_FAILED: Rule = Rule {
-    code: "setup_failed",
-    about: "a call that sets up a ring, a context or a descriptor failed (a note if the call succeeded later and the error only shows which features \
-            the kernel has)",
-    matter: Matter::Data,
-    checks: &[Check::Each(setup_failed)],
-    ..RULE
-};
-
-fn setup_failed(t: &TraceRecord) -> Vec<Finding> {
-    let mut failed: Vec<(&CallRecord, &str, u64)> =
-        of_name(t, &SETUP).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno.as_str(), *n))).collect();
-    failed.sort_by_key(|(.., n)| std::cmp::Reverse(*n));
-    let one = |(c, errno, n): &(&CallRecord, &str, u64)| {
-        let succeeded = c.judged().saturating_sub(c.failed());
-        let probes = PROBING.contains(errno) && (succeeded > 0 || c.syscall == "io_uring_register");
-        let (why, remedy) = refused(&c.syscall, errno);
-        let text = format!(
-            "{}(2) failed with {errno} in {} of {} calls: {why}",
-            c.syscall,
-            count(*n as f64),
-            count(c.judged() as f64)
-        );
-        let evidence = [("failed", *n as f64), ("calls", c.judged() as f64)];
-        // No remedy for a call that a library only probes.
-        let remedy = if probes { "" } else { remedy };
-        Finding { remedy: remedy.into(), ..SETUP_FAILED.finding(Severity::warning_if(!probes), text, &evidence) }
-    };
-    failed.iter().map(one).collect()
-}
-
-/// Errors of submitting calls, which differ from request results.
-const OF_SUBMISSION: [(&str, &str, &str); 6] = [
-    (
-        "EBUSY",
-        "completions wait in the overflow list",
-        "reap them with IORING_ENTER_GETEVENTS, and enlarge the CQ (IORING_SETUP_CQSIZE)",
-    ),
-    (
-        "EEXIST",
-        "a second thread submits to a ring with IORING_SETUP_SINGLE_ISSUER",
-        "submit from one thread, or drop the flag",
-    ),
-    ("EBADFD", "the ring is disabled", "enable it first (IORING_REGISTER_ENABLE_RINGS)"),
-    (
-        "EAGAIN",
-        "the context has no free events, or the kernel is out of memory",
-        "reap events before submitting, or create a larger context",
-    ),
-    ("EINVAL", "a request, a flag or a descriptor is not valid", "check the first request that was not submitted"),
-    ("EBADF", "a request's descriptor is not open", "check the first request that was not submitted"),
-];
-
-pub const SUBMISSION_FAILED: Rule = Rule {
-    code: "submission_failed",
-    about: "at least 1 % (and at least 20) of the io_uring_enter(2) or io_submit(2) calls failed, not counting timeouts and signals",
-    matter: Matter::Data,
-    checks: &[Check::Each(submission_failed)],
-    ..RULE
-};
-
-fn submission_failed(t: &TraceRecord) -> Vec<Finding> {
-    let one = |c: &CallRecord| {
-        let of = |(errno, ..): &&(&str, &str, &str)| c.errors.get(*errno).copied().unwrap_or(0);
-        let (errno, why, remedy) = OF_SUBMISSION.iter().max_by_key(of)?;
-        let n = c.errors.get(*errno).copied()?;
-        let share = n as f64 / c.judged().max(1) as f64;
-        if n < super::ENOUGH_EVENTS || share < 0.01 {
-            return None;
-        }
-        let text = format!(
-            "{}(2) failed with {errno} in {} of its calls ({}): {why}",
-            c.syscall,
-            percent(share),
-            count(n as f64)
-        );
-        let f = SUBMISSION_FAILED.finding(Severity::Warning, text, &[("share", share), ("failed", n as f64)]);
-        Some(Finding { remedy: (*remedy).into(), ..f })
-    };
-    of_name(t, &["io_uring_enter", "io_submit"]).filter_map(one).collect()
 }
 
 /// Minimum share of the calls for them to be the program's main activity.
@@ -241,7 +97,7 @@ fn ran(t: &TraceRecord) -> Option<f64> {
     Some(rows.map(|row| row.ns).sum::<u64>() as f64 / t.total.elapsed_ns.max(1) as f64)
 }
 
-const EPOLL_WAITS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
+pub(super) const EPOLL_WAITS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 
 /// Interest list changes per wait; EPOLLONESHOT needs one.
 const CHANGES_PER_WAIT: f64 = 1.5;
@@ -540,137 +396,4 @@ fn registers(t: &TraceRecord, c: &CallRecord) -> u64 {
     };
     let of_rings: Option<u64> = t.rings.iter().map(of_ring).sum();
     of_rings.filter(|_| t.others.is_empty()).map_or(c.count, |n| n.min(c.count))
-}
-
-pub const CALLS_FAIL: Rule = Rule {
-    code: "calls_fail",
-    about: "at least 90 % (and at least 1,000) of the calls of one kind that read, write, accept or connect failed with the same \
-        errno. Or at least 1 % (and at least 20) failed with the errno of a limit. Or at least 10 % (and at least 100) of the accepts \
-        failed with EAGAIN in several threads, each after one wait for events",
-    checks: &[Check::Trace(|t| calls_fail(t).or_else(|| limited(t)).or_else(|| herd(t)))],
-    ..RULE
-};
-
-const MOVES: [&str; 20] = [
-    "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "pwritev2", "recvfrom",
-    "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg", "accept", "accept4", "connect", "sendfile",
-];
-
-const SYNCS: [&str; 6] = ["fsync", "fdatasync", "syncfs", "sync_file_range", "msync", "fallocate"];
-
-/// A read, a write or a sync failed with an errno other than EAGAIN and EINTR.
-pub(super) fn moving_failed(t: &TraceRecord) -> bool {
-    let failed = |c: &CallRecord| c.errors.keys().any(|errno| errno != "EAGAIN" && errno != "EINTR");
-    let moves = of_name(t, &MOVES).filter(|c| !c.syscall.starts_with("accept") && c.syscall != "connect");
-    moves.chain(of_name(t, &SYNCS)).any(failed)
-}
-
-/// Below this share of the calls, failures are part of a loop that waits in epoll_wait(2).
-const FAIL: f64 = 0.9;
-
-fn calls_fail(t: &TraceRecord) -> Option<Finding> {
-    let failed = of_name(t, &MOVES).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
-    let habits = failed.filter(|(c, _, n)| *n >= ENOUGH_CALLS && *n as f64 >= FAIL * c.judged() as f64);
-    let (c, errno, n) = habits.max_by_key(|(.., n)| *n)?;
-    let (why, remedy) = match errno.as_str() {
-        "EAGAIN" => (
-            "no data was available, and the descriptor is non-blocking (O_NONBLOCK)",
-            "wait for readiness first (epoll_wait(2), poll(2)), or submit the operation to a ring, which waits for it",
-        ),
-        "EMFILE" | "ENFILE" => refused(&c.syscall, errno),
-        _ => ("the program repeats a failing call", "stop at this error, and look up its meaning in the manual page"),
-    };
-    let text = format!(
-        "{} of {} {}(2) calls failed with {errno}: {why}",
-        count(n as f64),
-        count(c.judged() as f64),
-        c.syscall.trim_end_matches("64")
-    );
-    let bound = cpu(cpu_share(t, &[&c.syscall]));
-    let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.judged() as f64)]);
-    Some(Finding { remedy: remedy.into(), bound, ..f })
-}
-
-/// The limit behind an errno, and the remedy.
-fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
-    Some(match (syscall, errno) {
-        ("connect", "EADDRNOTAVAIL") => (
-            "no local port (net.ipv4.ip_local_port_range) is free, because each closed connection keeps its port in TIME_WAIT for 60 s",
-            "keep connections open, and reuse them for several requests; or widen net.ipv4.ip_local_port_range",
-        ),
-        ("sendto" | "sendmsg" | "sendmmsg", "ENOBUFS") => (
-            "the socket is out of memory for the notifications of in-flight MSG_ZEROCOPY sends (net.core.optmem_max), or the device queue is full",
-            "send small buffers without MSG_ZEROCOPY, keep fewer sends in flight, and read the zero-copy notifications (recvmsg(2) with \
-             MSG_ERRQUEUE); or raise net.core.optmem_max",
-        ),
-        ("accept" | "accept4" | "recvmsg", "EMFILE" | "ENFILE") => refused(syscall, errno),
-        ("fcntl", "EAGAIN" | "EACCES") => (
-            "another process holds a lock on the file (F_SETLK)",
-            "hold the lock for a shorter time there (shorter transactions, no sleeps or network calls within them); or wait with F_SETLKW instead of sleeping \
-             and trying again",
-        ),
-        (_, "EFBIG") => (
-            "the file would exceed RLIMIT_FSIZE or the file system's maximum file size",
-            "raise RLIMIT_FSIZE (`ulimit -f`)",
-        ),
-        (_, "ENOSPC") => ("the file system is full", "free space, and check the result of each write"),
-        (_, "EDQUOT") => ("the user's disk quota is exhausted", "raise the quota, or free space"),
-        _ => return None,
-    })
-}
-
-/// Minimum share of the calls for errors due to a limit to be more than single events.
-const LIMITED: f64 = 0.01;
-
-fn limited(t: &TraceRecord) -> Option<Finding> {
-    let calls = of_name(t, &MOVES).chain(of_name(t, &["fcntl"]));
-    let failed = calls.flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
-    let of_limits = failed.filter_map(|(c, errno, n)| Some((c, errno, n, limit(&c.syscall, errno)?)));
-    let meant = of_limits.filter(|(c, _, n, _)| *n >= super::ENOUGH_EVENTS && *n as f64 >= LIMITED * c.judged() as f64);
-    let (c, errno, n, (why, remedy)) = meant.max_by_key(|(_, _, n, _)| *n)?;
-    let text = format!(
-        "{} of {} {}(2) calls failed with {errno}: {why}",
-        count(n as f64),
-        count(c.judged() as f64),
-        c.syscall.trim_end_matches("64")
-    );
-    let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.judged() as f64)]);
-    Some(Finding { remedy: remedy.into(), bound: slept(t).filter(|_| c.syscall == "fcntl"), ..f })
-}
-
-/// The thread that sleeps most: at most this much is until it tries again.
-fn slept(t: &TraceRecord) -> Option<Bound> {
-    let is_sleep = |row: &ThreadRow| row.state == ThreadState::Blocked && row.reason == Some(Reason::Sleep);
-    super::most_of_wall(t, is_sleep).map(|share| Bound { of: BoundOf::ThreadTime, share })
-}
-
-/// Minimum share of accepts without a connection; fewer are normal.
-const HERD: f64 = 0.1;
-const ENOUGH_OF_HERD: u64 = 100;
-/// Maximum accepts per wait if every wait is followed by one accept. A program that accepts until EAGAIN makes two or
-/// more.
-const ONE_ACCEPT: f64 = 1.2;
-
-/// Several threads wait on one listening socket: a connection wakes more than one of them, but only one accepts it.
-fn herd(t: &TraceRecord) -> Option<Finding> {
-    let c = of_name(t, &["accept", "accept4"]).max_by_key(|c| c.count)?;
-    let n = c.errors.get("EAGAIN").copied().unwrap_or(0);
-    let share = n as f64 / c.judged().max(1) as f64;
-    let waits: u64 = of_name(t, &EPOLL_WAITS).filter_map(|c| c.ended).map(|ended| ended.completions).sum();
-    let is_wait = |row: &ThreadRow| row.syscall.as_deref().is_some_and(|name| EPOLL_WAITS.contains(&name));
-    let threads = t.own_threads().filter(|thread| thread.rows.iter().any(is_wait)).count();
-    if n < ENOUGH_OF_HERD || share < HERD || c.count as f64 > ONE_ACCEPT * waits as f64 || threads < 2 {
-        return None;
-    }
-    let text = format!(
-        "{} of {} {}(2) calls failed with EAGAIN: a connection woke several of the {threads} threads that wait on the listening socket, but only one \
-         thread accepted the connection",
-        count(n as f64),
-        count(c.judged() as f64),
-        c.syscall
-    );
-    let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.judged() as f64)]);
-    let remedy = "add the listening socket to each epoll instance with EPOLLEXCLUSIVE, which limits the wake-ups; or give each thread its own \
-                  listening socket with SO_REUSEPORT";
-    Some(Finding { remedy: remedy.into(), bound: cpu(cpu_share(t, &[&c.syscall])), ..f })
 }

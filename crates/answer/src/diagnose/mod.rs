@@ -9,6 +9,7 @@ mod buffers;
 mod calls;
 mod connects;
 mod cpu;
+mod failed_calls;
 mod failures;
 mod measurement;
 mod memory;
@@ -74,14 +75,14 @@ pub const RULES: &[Rule] = &[
     measurement::DEVICE_IRQ,
     measurement::IOWQ,
     measurement::NOT_GRANTED,
-    calls::SETUP_FAILED,
-    calls::SUBMISSION_FAILED,
+    failed_calls::SETUP_FAILED,
+    failed_calls::SUBMISSION_FAILED,
     calls::EPOLL_SPINS,
     calls::EMPTY_ENTERS,
     calls::WAITS_TIME_OUT,
     calls::EPOLL_CTL_PER_OPERATION,
     calls::SETUP_PER_OPERATION,
-    calls::CALLS_FAIL,
+    failed_calls::CALLS_FAIL,
     small_calls::SMALL_CALLS,
     memory::READS_FAULT,
     posix_aio::POSIX_AIO_SERIAL,
@@ -249,7 +250,7 @@ pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
 
 /// The condition of `--fail-on`: a single error suffices, regardless of its cost.
 pub fn is_present(t: &TraceRecord, code: &str) -> bool {
-    let failed = || t.total.errors > 0 || calls::moving_failed(t);
+    let failed = || t.total.errors > 0 || failed_calls::moving_failed(t);
     t.findings.iter().any(|f| f.code == code) || code == failures::ERRORS.code && failed()
 }
 
