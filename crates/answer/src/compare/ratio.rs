@@ -14,9 +14,9 @@ pub(super) fn too_few(pairs: usize, interleaved: bool) -> String {
 }
 
 pub(super) enum Unknown {
-    /// Why there is no ratio yet.
+    /// Reason why the ratio needs more measurements.
     Missing(String),
-    /// Why there cannot be a ratio.
+    /// Reason why no ratio can be computed.
     NotKnown(String),
     /// A value is 0, whose logarithm is undefined.
     HasZeros,

@@ -64,11 +64,11 @@ fn outlived(t: &TraceRecord) -> Option<Finding> {
 /// Faults and calls: fewer belong to the program's start.
 const ENOUGH_FAULTS: u64 = 10_000;
 const PAGE: u64 = 4096;
-/// Of the pages that the calls filled.
+/// Minimum faults per page that the calls filled.
 const MOST: f64 = 0.5;
 /// Faults per call: a read of less data faults by chance.
 const PER_CALL: f64 = 4.0;
-/// Of the program's CPU time.
+/// Minimum share of the program's CPU time.
 const MUCH: f64 = 0.2;
 
 pub const READS_FAULT: Rule = Rule {

@@ -1,7 +1,7 @@
 //! Diagnoses: problems in a trace or a measurement, with their evidence and remedy. [`RULES`] lists all of them.
 //!
-//! A rule fires on measured values, never on flags alone, and only with enough samples. A program that waits in the
-//! kernel, in batches, on the CPU of its interrupts has no finding.
+//! A rule fires only on measured values and with enough samples. Flags never suffice. No rule fires for a program that
+//! waits in the kernel, in batches, on the CPU of its interrupts.
 
 mod batch;
 mod blocked;

@@ -55,9 +55,9 @@ fn napping(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     Some(Finding { bound, ..SQPOLL_NAPPING.finding(Severity::Warning, text, &evidence) })
 }
 
-/// Minimum CPU time per request. A device needs much less, so a thread that waits for each request does not yet spin in
-/// vain. The kernel's count of the thread's work is reported but not used: it counts ticks, and had 22 ms and 186 ms
-/// for the same load.
+/// Minimum CPU time per request. A device completes a request in much less, so an SQPOLL thread that polls during a
+/// single request stays below it. The kernel's count of the thread's work is reported but not used: it counts ticks,
+/// and had 22 ms and 186 ms for the same load.
 const PER_REQUEST_NS: f64 = 1e6;
 /// Share of a CPU: less costs little even if all of it is wasted.
 const OF_A_CPU: f64 = 0.1;

@@ -24,7 +24,7 @@ pub struct Study {
     pub claim: Vec<Claim>,
 }
 
-/// One of iotrail's experiments, whose file is named like the part.
+/// An experiment that ships with iotrail. Its file has the part's name.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Part {

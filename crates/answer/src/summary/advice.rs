@@ -170,8 +170,8 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     }
 }
 
-/// `51 % more IOPS than c0`, or `0.990–1.010 times the IOPS of c0` if that is no improvement. `None` if they are not
-/// comparable.
+/// `51 % more IOPS than c0` for an improvement, otherwise `0.990–1.010 times the IOPS of c0`. `None` if the ratio has
+/// no confidence interval.
 fn change(s: &Searched<'_>, unit: Unit, e: &Effect<'_>, base: &str) -> Option<String> {
     let [low, high] = e.c.ci95?;
     let objective = s.metrics.first().copied();

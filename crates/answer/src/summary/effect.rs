@@ -16,7 +16,7 @@ pub struct Effect<'r> {
     pub b: &'r CellRecord,
 }
 
-/// Stands in for unavailable cells.
+/// Placeholder for unavailable cells.
 static NONE: LazyLock<CellRecord> =
     LazyLock::new(|| CellRecord { cell: 0, params: Map::new(), untestable: None, measurements: Vec::new().into() });
 

@@ -42,7 +42,7 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
     match t.subject {
         Subject::Command { exit_status: Some(status @ 1..), .. } => {
             let (how, remedy) = ended(status);
-            // A fatal signal precedes the statement that there is no finding.
+            // The answer reports a failed exit or a fatal signal first, even if no rule fired.
             let has_advice = t.findings.iter().any(|f| f.warns());
             let advice = if has_advice { verdict.advice } else { remedy.map(Into::into).or(verdict.advice) };
             Verdict { answer: format!("{how}; {}", verdict.answer), advice, ..verdict }
@@ -171,7 +171,7 @@ fn share_of(account: &Account, is_meant: impl Fn(&ThreadRow) -> bool) -> Option<
     (wall > 0).then(|| meant as f64 / wall as f64)
 }
 
-/// What its requests wait for between issue and readiness.
+/// The program's requests wait for this between issue and readiness.
 fn waits_for(t: &TraceRecord) -> &'static str {
     match t.total.files.first() {
         Some(f) if f.queue_device.is_some() => "the device",

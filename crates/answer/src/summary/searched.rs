@@ -49,7 +49,7 @@ pub(super) fn price(run: &RunRecord, arm: &str, but: &[Metric]) -> String {
     if worse.is_empty() { String::new() } else { format!("; the price: {}", list(&worse)) }
 }
 
-/// What was measured: a program's command, or the load.
+/// Describes a program by its command, and a load by its options.
 pub(super) fn of_what(run: &RunRecord) -> Option<String> {
     let m = run.first()?;
     if let Some(program) = &m.program {

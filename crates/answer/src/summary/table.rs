@@ -316,8 +316,8 @@ pub fn others(run: &RunRecord, e: &Effect<'_>, but: &[&str]) -> Vec<(String, Val
     axes.into_iter().filter_map(|a| Some((a.clone(), e.c.at.get(a)?.clone()))).collect()
 }
 
-/// Merges rows with equal results. Of the rows that differ from the first arm, only those that some parameters identify
-/// are merged.
+/// Merges rows with equal results. Rows that differ from the first arm are merged only if no other row shares their
+/// common parameter values.
 fn merged(run: &RunRecord, rows: Vec<Row>) -> Vec<Situation> {
     let kinds = grouped(rows.into_iter().map(|row| (row.says(), row)));
     let many = kinds.len() > 1;

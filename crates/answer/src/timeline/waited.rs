@@ -18,7 +18,7 @@ pub struct Waited {
 
 /// `delivery`: considers only the time since the I/O was ready. `None` if no part is known.
 pub fn waited(t: &RequestTrace, delivery: bool) -> Option<Waited> {
-    // Of equal parts, the later one, which is easier to change.
+    // `max_by_key` returns the last of several equal parts, which is the easiest to change.
     let spans = t.spans().into_iter().filter(|s| !delivery || s.from >= Stage::Ready);
     let longest = spans.max_by_key(Span::ns)?;
     Some(Waited { ns: longest.ns(), what: what(t, &longest) })
