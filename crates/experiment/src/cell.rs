@@ -41,7 +41,7 @@ pub struct Measured {
     pub interrupted: bool,
 }
 
-/// What to trace in addition to counts.
+/// Optional data that is traced in addition to counts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Watching {
     /// CPU sampling; `None` disables it.
@@ -233,8 +233,8 @@ fn host_facts(options: &LoadOptions) -> Result<Host> {
 }
 
 /// A load's target, as far as known before it exists. A missing file is attributed to its nearest existing parent
-/// directory and that directory's disk. `None` if there is no target, or if it cannot be examined; then the load
-/// reports the error.
+/// directory and that directory's disk. `None` if the load has no target or iotrail cannot examine the target. The load
+/// then reports the error.
 pub fn target_of(options: &LoadOptions) -> Option<Target> {
     let file = options.file.as_deref()?;
     let path = file.display().to_string();

@@ -160,7 +160,7 @@ fn with_seed(cell: &Cell, seed: u32) -> Cell {
     cell
 }
 
-/// What happened in one slot.
+/// The outcome of one slot.
 enum SlotOutcome {
     Kept {
         disturbed: bool,

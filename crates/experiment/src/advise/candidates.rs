@@ -132,7 +132,7 @@ fn code(flags: &str, values: &[(&str, u32)]) -> Vec<String> {
     .collect()
 }
 
-/// What a flag requires of the program.
+/// The change that a flag requires in the program; `None` if it requires none.
 fn asks(flag: &str) -> Option<&'static str> {
     match flag {
         "taskrun_flag" => Some(

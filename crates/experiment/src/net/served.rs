@@ -41,7 +41,7 @@ pub enum ServeNews<'a> {
     Message(String),
 }
 
-/// What ended a wait.
+/// The reason why a wait ended.
 enum Next {
     Happened(Event),
     Time,

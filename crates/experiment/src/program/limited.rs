@@ -29,7 +29,7 @@ pub fn limited<T: Send + 'static>(
     let (own, text, given_up) = (pattern.clone(), output.to_owned(), Arc::new(AtomicBool::new(false)));
     let gives_up = Arc::clone(&given_up);
     std::thread::spawn(move || {
-        // After the limit, there is no receiver.
+        // The send fails after the limit, because the receiver has been dropped.
         let _ = sender.send(work(&own, &text, &given_up));
     });
     let until = Instant::now() + limit;

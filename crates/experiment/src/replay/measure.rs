@@ -27,7 +27,7 @@ pub(super) struct Round {
     pub counts: ReplayCounts,
     /// The first errno in the traced replay.
     pub errno: Option<i32>,
-    /// Why there is no traced replay.
+    /// The reason why no replay was traced.
     pub untraced: Option<String>,
     /// The timed replays.
     pub runs: Vec<Run>,
