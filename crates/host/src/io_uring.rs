@@ -39,7 +39,7 @@ pub struct Opcode {
     pub answer: Result<(), Refusal>,
 }
 
-/// Opcodes by name, and the number of the kernel's opcodes that have no name here.
+/// Opcodes that iotrail knows by name, and the number of other opcodes that the kernel supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opcodes {
     pub known: Vec<Opcode>,

@@ -71,7 +71,7 @@ fn folder_in(root: &Path, address: &Address) -> PathBuf {
     root.join("sys/bus/pci/devices").join(&address.0)
 }
 
-/// `None` if there is no such function.
+/// `None` if the PCI function does not exist.
 pub fn function(address: &Address) -> Option<Function> {
     function_in(Path::new(ROOT), address)
 }

@@ -210,7 +210,7 @@ fn multipath(dir: &Path, name: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// sysfs directories with the queues of disk `name`; empty if there is no such disk.
+/// sysfs directories with the queues of disk `name`; empty if the disk does not exist.
 pub(crate) fn queue_folders(root: &Path, name: &str) -> Vec<PathBuf> {
     let Ok(dir) = fs::canonicalize(root.join("sys/block").join(name)) else { return Vec::new() };
     let paths = multipath(&dir, name);
@@ -252,8 +252,8 @@ struct Mount {
     source: String,
 }
 
-/// The mount that contains `path`: the longest mount point above it. Of several mounts on one point, the last covers
-/// the others.
+/// The mount that contains `path`: the longest mount point above it. If several mounts share a mount point, the last
+/// one hides the others.
 fn mount_of(root: &Path, path: &Path) -> Option<Mount> {
     let text = files::text(root, "proc/self/mountinfo")?;
     let mut best: Option<(usize, Mount)> = None;

@@ -51,7 +51,7 @@ pub fn file(roots: &Roots) -> PathBuf {
     roots.state.join("settings.journal")
 }
 
-/// Reads without the lock. `None` if there are no changes or the file is unreadable.
+/// Reads the journal without the lock. `None` if it contains no changes or is unreadable.
 pub fn peek(roots: &Roots) -> Option<Content> {
     parse(&fs::read_to_string(file(roots)).ok()?).ok()?
 }
