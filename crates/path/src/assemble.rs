@@ -11,7 +11,7 @@ use super::loss::Oddities;
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::waker::Waker;
 
-/// One completion and its carrier.
+/// One completion and its delivery path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
     /// Time and CPU of the posting.
@@ -21,7 +21,7 @@ pub struct Delivered {
     pub carrier: Carrier,
 }
 
-/// The carriers of all completions in a recording.
+/// The delivery paths of all completions in a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assembled {
     /// In the order of posting.
@@ -40,8 +40,8 @@ impl Assembled {
     }
 }
 
-/// Assigns a carrier to every completion. `events` must be sorted by time, and complete for the traced threads since a
-/// time when no completion was pending.
+/// Assigns a delivery path to every completion. `events` must be sorted by time, and complete for the traced threads
+/// since a time when no completion was pending.
 pub fn assemble(events: &[Event]) -> Assembled {
     let mut assembler = Assembler::default();
     for event in events {
@@ -72,7 +72,7 @@ struct Wait {
 #[derive(Debug, Default)]
 struct Thread {
     place: Place,
-    /// Indices of completions posted by this thread with an undecided carrier, oldest first.
+    /// Indices of completions posted by this thread with an undecided delivery path, oldest first.
     pending: Vec<usize>,
     wait: Option<Wait>,
 }
@@ -98,7 +98,7 @@ impl Thread {
         self.place = if matches!(event.what, What::SwitchedOut { .. }) { Place::Off } else { here };
     }
 
-    /// Returns the completions that a run posted, and their carrier.
+    /// Returns the completions that a run posted, and their delivery path.
     fn run(
         &mut self,
         items: u64,

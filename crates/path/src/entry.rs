@@ -103,7 +103,7 @@ pub(crate) fn is_system_call(symbol: &str) -> bool {
 
 const ARM64: bool = cfg!(target_arch = "aarch64");
 
-/// Kernel functions whose addresses the probes need to tell entries apart.
+/// The probes distinguish kernel entries by the addresses of these functions.
 pub const FUNCTIONS: &[&str] = if ARM64 { arm64::FUNCTIONS } else { x86::FUNCTIONS };
 
 /// Functions that send IPIs, on an architecture whose own tracepoint replaces `ipi_send_cpu`.

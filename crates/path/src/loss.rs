@@ -15,7 +15,7 @@ pub struct Oddities {
     pub unseen_switches_out: u64,
     /// A thread that is off the CPU has an event: its switch-in was missed.
     pub unseen_switches_in: u64,
-    /// A thread has an event on another CPU than its own: a switch-out and a switch-in were missed.
+    /// A thread that is on one CPU has an event on a different CPU: its switch-out and switch-in were missed.
     pub unseen_moves: u64,
     /// A run followed a sleep in io_uring_enter whose wake-up was missed.
     pub unseen_wakers: u64,

@@ -259,8 +259,8 @@ pub(crate) fn of_stack<S: AsRef<str>>(frames: &[S]) -> Place {
     frames.iter().find_map(|f| of_function(f.as_ref())).unwrap_or(Place::Other)
 }
 
-/// Number of innermost frames that belong to an interrupt, up to its entry; all frames if there is no entry, because
-/// the stack is then the interrupt's.
+/// Number of innermost frames that belong to an interrupt, up to its entry. A stack without an entry belongs entirely
+/// to the interrupt, so all frames count.
 pub fn interrupted<S: AsRef<str>>(frames: &[S]) -> usize {
     let entry = |f: &&S| super::entry::of_symbol(f.as_ref()).is_some();
     let Some(first) = frames.iter().position(|f| entry(&f)) else { return frames.len() };

@@ -54,8 +54,8 @@ impl Slowest {
         Self { k, by, offered: 0, heap: BinaryHeap::new(), multishot: Multishot::default() }
     }
 
-    /// Takes a trail, in the order of posting, and clones it only to keep it. A trail without a rank is not kept:
-    /// without *ready* there is no delivery delay. A later completion has no latency, so its delivery delay counts.
+    /// Takes a trail, in the order of posting, and clones it only to keep it. Drops a trail without a rank: without
+    /// *ready*, the delivery delay is unknown. A later completion has no latency, so its delivery delay counts.
     pub fn offer(&mut self, trail: &RequestTrace) {
         let later = self.multishot.is_later(trail);
         self.rank(trail, later);

@@ -162,7 +162,7 @@ impl Times {
         &self.latency
     }
 
-    /// `one_in`: as in [`Durations::latency`]. `None` if there are no waits.
+    /// `one_in`: as in [`Durations::latency`]. `None` if no request was a wait.
     pub fn waits(&self, one_in: u32) -> Option<Waits> {
         let Sums { completions, weight, latency, .. } = &self.waits;
         // Each wait has weight 1 or `one_in`, unless it was traced in a window.

@@ -1,6 +1,6 @@
-//! Waits: requests that stay pending until an event occurs (a wake-up, a timer, an idle peer). They are so much longer
-//! than the other requests of their ring that they would distort the mean latency, its stages, the requests in flight
-//! and the order. Only this module decides which requests are waits. The rule is in `docs/tracing.md`, "Waits".
+//! Waits: requests that stay pending until an event occurs (a wake-up, a timer, an idle peer). They take much longer
+//! than the ring's other requests. They would distort the mean latency, its stages, the requests in flight and the
+//! order. Only this module decides which requests are waits. The rule is in `docs/tracing.md`, "Waits".
 
 use std::collections::BTreeMap;
 

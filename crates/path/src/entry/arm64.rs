@@ -7,7 +7,7 @@
 
 use super::Entry;
 
-/// Stands for `el0t_64_irq`, `el0t_64_fiq` and their handlers, whose names begin alike.
+/// Common name of `el0t_64_irq`, `el0t_64_fiq` and their handlers. A handler's symbol begins with its entry's name.
 pub(super) const SHARED: &[&str] = &[INTERRUPT];
 
 const INTERRUPT: &str = "el0_interrupt";
