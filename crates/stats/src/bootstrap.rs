@@ -67,8 +67,8 @@ pub struct Interval {
     df: f64,
 }
 
-/// For interleaved arms, where values with the same index form a pair. `None` if there are no values, or a value is not
-/// above 0.
+/// For interleaved arms, where values with the same index form a pair. `None` if an arm has no values, or a value is
+/// not positive.
 pub fn paired(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let pairs = PairRatios::new(a, b)?;
     Some(of_blocks(pairs.repeats(), pairs.resolution(), |times| pairs.log(times)))

@@ -87,7 +87,7 @@ impl Durations {
         Latency { mean: self.mean.mean(), mean_ci95: self.mean.interval(one_in), ..latency }
     }
 
-    /// `None` if there are no values.
+    /// `None` if no value was added.
     pub fn delay(&self) -> Option<Delay> {
         let Latency { count, p50, p90, p99, max, .. } = self.latency(1);
         (count > 0).then_some(Delay { p50, p99, max, count: Some(count), p90, over_1ms: Some(self.long) })

@@ -8,7 +8,7 @@
 
 use super::Z;
 
-/// Minimum number of sampled items for a total based on them alone, which has an error of up to 30 %.
+/// A total based only on sampled items needs at least this many. Its error is then at most 30 %.
 pub(crate) const ENOUGH: f64 = 50.0;
 /// For a total with an exact part: maximum width of its interval relative to the total.
 const WIDTH: f64 = 0.5;
@@ -66,7 +66,7 @@ impl Stratum {
 }
 
 /// Estimated total over all items if 1 in `one_in` of the sampled ones was taken; `None` if none was taken. With
-/// `one_in` 1 there is no error. Otherwise there may be items of which none was taken.
+/// `one_in` 1, the total is exact. Otherwise, the upper end allows for items of which none was taken.
 pub fn interval(taken: &[Stratum], one_in: u32) -> Option<Total> {
     let items: u64 = taken.iter().map(Stratum::items).sum();
     if items == 0 {

@@ -2,14 +2,14 @@
 //!
 //! **Estimate**: a regression of the events per window on the window's length and on a count that is kept throughout
 //! (here: completions). The slope is at least 0, which extrapolates by time, and at most the ratio of events to that
-//! count, which extrapolates by the count. Calls that depend on the I/O and calls that do not are thus both estimated
-//! without telling them apart.
+//! count, which extrapolates by the count. The estimate thus covers calls that depend on the I/O and calls that do not,
+//! without distinguishing them.
 //!
 //! **Error**: that of the residuals (HC3, because a few windows have much leverage), at least the rounding error per
 //! window, with Student's distribution. The degrees of freedom are the windows with any event. The upper end is
 //! symmetric on a logarithmic scale, because counts of bursts are skewed. It includes a phase that all windows could
 //! miss in 40 of 100 cases, with the highest residual rate of any window. `benches/estimates.sh` measures the coverage.
-//! With fewer than [`ENOUGH`] windows there is no interval.
+//! Fewer than [`ENOUGH`] windows yield no interval.
 
 use super::student;
 

@@ -165,7 +165,7 @@ fn a_machine_with_the_opposite_effect_is_an_outlier() {
     assert_eq!(apart(&fleet(&of)), [7]);
     of[7].0 = 0.11;
     assert_eq!(apart(&fleet(&of)), [0usize; 0]);
-    // Of three machines none is an outlier.
+    // Three machines are too few for an outlier.
     assert_eq!(across(&fleet(&of[..3])).unwrap().unlike, [1.0; 3]);
 }
 

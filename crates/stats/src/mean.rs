@@ -2,7 +2,7 @@
 //! (Horvitz–Thompson).
 //!
 //! **Interval.** It covers the sampling error only: the mean over all items of this span, not of another span. The
-//! variance is that of a ratio estimator: the sum of w(w − 1)(x − m)² divided by the squared sum of weights; an item of
+//! variance is that of a ratio estimator: the sum of w(w − 1)(x − m)² divided by the squared sum of weights. An item of
 //! weight 1 contributes nothing. Latencies are skewed, and the symmetric interval of such a sample misses the mean on
 //! its upper side: in one of ten cases for 500 log-normal values (σ = 1.5). It is therefore corrected for skewness
 //! (Hall, "On the removal of skewness by transformation", 1992), with Student's t for few sampled items among many

@@ -7,8 +7,8 @@
 //! three usual ones, since it may be the step itself.
 //!
 //! **Error**: throughput of adjacent intervals is correlated, so the limit is determined by simulation (the test
-//! below). Of series without a trend, at most 1 % are called unsteady, with a correlation of adjacent intervals of up
-//! to 0.9 and with 5 % of the intervals stalled. **Power**: in 100 intervals with noise of 2 %, a step of 10 % in the
+//! below). At most 1 % of series without a trend are called unsteady, with a correlation of adjacent intervals of up to
+//! 0.9 and with 5 % of the intervals stalled. **Power**: in 100 intervals with noise of 2 %, a step of 10 % in the
 //! middle is detected in 9 of 10 series. A temporary change is not detected.
 
 use super::middle::{deviation, median};

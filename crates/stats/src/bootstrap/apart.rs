@@ -14,7 +14,7 @@ use crate::student;
 const FEW: usize = 5;
 
 /// For sides measured at different times: drift between them affects the ratio, and the interval only as far as it also
-/// occurs between runs. `None` if there are no values, or a value is not above 0.
+/// occurs between runs. `None` if a side has no values, or a value is not positive.
 pub fn apart(a: &[f64], b: &[f64]) -> Option<Ratio> {
     let (of_a, of_b) = (alone(a)?, alone(b)?);
     let (n, m) = (a.len(), b.len());

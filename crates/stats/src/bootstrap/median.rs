@@ -26,7 +26,7 @@ pub struct Median {
 }
 
 impl Median {
-    /// `None` if there are no values, or one has no logarithm.
+    /// `None` if `values` is empty, or a value has no logarithm.
     pub fn new(values: &[f64]) -> Option<Self> {
         if values.is_empty() || !values.iter().all(|x| x.is_finite() && *x > 0.0) {
             return None;
