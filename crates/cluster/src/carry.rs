@@ -24,7 +24,7 @@ pub struct ResultTransfer {
     began: Instant,
 }
 
-/// What to transfer.
+/// A node's results to transfer, and their destination.
 pub struct Transfer {
     pub program: Program,
     /// The directory on the node.

@@ -129,7 +129,7 @@ fn sbatch(text: &str) -> std::result::Result<Words, String> {
     words::split(text).map(Words)
 }
 
-/// What the nodes run: an iotrail command that stores a run.
+/// The iotrail command that runs on the nodes and stores a run.
 pub struct Work<'a> {
     /// Name of the command, such as `run`.
     pub command: &'a str,

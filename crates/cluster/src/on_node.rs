@@ -381,7 +381,7 @@ fn send(folder: &Path, task: u32, once: bool) -> io::Result<u8> {
     }
     let mut out = io::stdout().lock();
     let has_ended = stream::send(&outbox, &mut out, &mut || {
-        // Until the directory exists, there are no results.
+        // Ignore the error: a task without its directory has no results yet.
         _ = File::create(sign_of_sender(folder));
         !once
     })?;

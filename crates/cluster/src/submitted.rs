@@ -82,7 +82,7 @@ impl Submitted {
         })
     }
 
-    /// `None` if there is no such job, or if it has been collected.
+    /// `None` if the job does not exist or has been collected.
     pub fn read(store: &Path, job: u64) -> Result<Option<Self>> {
         let path = folder(store, job).join(PLAN);
         let text = match fs::read(&path) {
