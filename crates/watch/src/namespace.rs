@@ -1,6 +1,6 @@
-//! Process IDs in three PID namespaces. The probes see IDs of the initial namespace, which records contain. Users
-//! specify IDs of iotrail's namespace. /proc shows IDs of the namespace that mounted it. Outside containers all three
-//! are the same.
+//! Process IDs in three PID namespaces. The probes and the records use IDs in the initial namespace. Users specify IDs
+//! in iotrail's namespace. /proc shows IDs in the namespace that mounted it. Outside containers, all three are the
+//! same.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

@@ -22,7 +22,7 @@ pub struct FdInfo {
     pub cq_entries: Option<u32>,
     /// Completions posted since the ring was created, mod 2³².
     pub cq_tail: Option<u32>,
-    /// TID in the initial PID namespace; `None` if there is no thread, or it is unknown.
+    /// TID in the initial PID namespace; `None` if the ring has no SQPOLL thread or the TID is unknown.
     pub sq_thread: Option<u32>,
     pub sq_cpu: Option<i32>,
     /// Time for which the thread worked, as counted by the kernel (Linux 6.9 and later).

@@ -81,7 +81,7 @@ fn process(number: u32, numbers: &Numbers) -> Result<Process> {
             "specify the program whose requests it serves, or trace all processes with -a",
         ));
     }
-    // PID 1 of the initial namespace only: a container's first process is the ancestor of its container alone.
+    // Only PID 1 of the initial namespace: a container's first process is an ancestor only within its container.
     if found.tgid == 1 {
         return Err(Error::input(
             format!("process 1 ({}) is the ancestor of all processes on this machine", found.comm),

@@ -51,8 +51,8 @@ pub fn watch(
         ));
     }
     let subject = probed(&asked, how.choice, how.stacks);
-    // First: a command's process begins as a fork of iotrail and must free its copy of iotrail's memory at exec, which
-    // counts as the program's time.
+    // Fork the command before iotrail allocates more memory. The child frees its copy of that memory at exec, and the
+    // program's CPU time includes this.
     let watched = Watched::of(asked, how)?;
     let mut state = State::open(&how.numbers);
     // A hung program's state is reported before the probes are loaded, which takes time.

@@ -65,7 +65,7 @@ impl Summary {
         }
     }
 
-    /// A copy of the sums so far, without the order of completions, which needs memory for each completion.
+    /// Copies the sums so far. Omits the order of completions, which needs memory per completion.
     pub(crate) fn so_far(&self) -> Self {
         // With many rings, a copy per ring would double the memory of the trace.
         let parts = match self.parts.len() <= COPIED {

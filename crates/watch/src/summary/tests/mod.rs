@@ -152,7 +152,7 @@ fn recorded(
     summary.record(observed, &ProcView { rings: seen.iter().collect(), sq_thread: &thread, files: &files }, span)
 }
 
-/// Totals from traced requests alone, without counts.
+/// Totals based only on traced requests, without counts.
 fn followed(one_in: u32, trails: impl IntoIterator<Item = RequestTrace>) -> Total {
     record(one_in, trails, observed(vec![], vec![]), &[]).total
 }
