@@ -33,7 +33,7 @@ pub struct Parts<'a> {
     pub kernel: &'a Path,
     /// Directory of files that the guest sees.
     pub root: &'a Path,
-    /// Directory of the kernel's modules, if it is not below `root`.
+    /// Kernel module directory, if not below `root`.
     pub modules: Option<&'a Path>,
     /// Additional kernel parameters.
     pub append: &'a str,

@@ -90,7 +90,7 @@ impl<'a> Dependencies<'a> {
         Dependencies(text.lines().filter_map(entry).collect())
     }
 
-    /// Adds the paths of a module and its dependencies. Returns false if there is no such module.
+    /// Adds the paths of a module and its dependencies. Returns false if the module does not exist.
     fn add(&self, name: &str, to: &mut BTreeSet<&'a str>) -> bool {
         let Some((path, needs)) = self.0.get(&plain(name)) else { return false };
         if to.insert(path) {

@@ -3,8 +3,8 @@
 
 use std::io::Read;
 
-/// `vmlinux` (ELF), as it is or from a `bzImage` (Documentation/arch/x86/boot.rst). arm64's `Image` boots unmodified
-/// (Documentation/arch/arm64/booting.rst).
+/// Returns an ELF `vmlinux` unmodified, or extracts it from a `bzImage` (Documentation/arch/x86/boot.rst). arm64's
+/// `Image` boots unmodified (Documentation/arch/arm64/booting.rst).
 ///
 /// Errors: the image's problem as text.
 pub fn vmlinux(image: Vec<u8>) -> Result<Vec<u8>, String> {
