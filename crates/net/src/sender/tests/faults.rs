@@ -256,7 +256,7 @@ fn a_closed_connection_ends_the_load_with_an_error() {
         socket2::SockRef::from(&*socket).set_linger(Some(Duration::ZERO)).unwrap();
     });
     breaks_off(&two_in_flight(), &reset, 3, "connection 1 broke (requests in flight: ");
-    // Before the measured stage, there is no result.
+    // A failure before the measured stage yields no result.
     let o = SenderOptions { warmup: Span(Duration::from_secs(60)), ..two_in_flight() };
     fails(&o, &midway, "was closed by the server");
 }

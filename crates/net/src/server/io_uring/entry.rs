@@ -6,7 +6,7 @@ use sys::io_uring_sqe;
 
 use super::provided::GROUP;
 
-/// What a completion belongs to.
+/// The request that a completion belongs to, as packed into `user_data`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
     Ignored,

@@ -58,7 +58,7 @@ pub static ENGINE: Engine = Engine {
     completions: capabilities::Completions::Unseen,
     completes_in_queue: false,
     one_in_flight: None,
-    // There are no interrupts to sleep for.
+    // The driver enables no interrupts, so a thread must poll for completions.
     sleeps: false,
     synchronous_if_buffered: None,
     here: |_| here(),

@@ -19,7 +19,7 @@ const VFIO: &str = "vfio-pci";
 
 /// Facts about a drive.
 pub struct Facts {
-    /// `None` if there is no such function.
+    /// `None` if the PCI function does not exist.
     pub function: Option<Function>,
     /// `None` if unknown.
     pub administrator: Option<bool>,
