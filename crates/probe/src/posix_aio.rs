@@ -8,7 +8,8 @@ use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, UprobeOpts};
 
 use iotrail_host::pid_namespace::own_number_in_proc;
 
-/// Name of the program for all functions of iotrail's own libc; the other program probes one function.
+/// Name of the BPF program that probes all functions in the libc that iotrail itself uses. The program [`EACH`] probes
+/// one function.
 pub(super) const AT_ONCE: &str = "posix_aio_called";
 pub(super) const EACH: &str = "posix_aio_called_each";
 

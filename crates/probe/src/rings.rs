@@ -126,7 +126,7 @@ pub struct ContextCounts {
     pub active_ns: Option<u64>,
     /// Completions are results whose reaping was observed.
     pub opcodes: Vec<OpcodeCounts>,
-    /// Of completions whose end or reaping was observed.
+    /// Includes only completions whose end or reaping was observed.
     pub vehicles: Vec<DeliveryPathCount>,
 }
 

@@ -95,7 +95,7 @@ fn only_the_last_completions_of_chains_are_required() {
     for i in 0..40u64 {
         let at = 100 + i * 20;
         all.extend([read(1, 1, at, LINK), read(1, 1, at, 0)]);
-        // Of the chain in flight, the write has been reaped, and the read has not completed.
+        // The program has reaped the previous chain's write, but its read has not completed.
         let reaped = if i < 2 { 0 } else { 2 * (i - 1) + 1 };
         all.push(call(1, 1, at, 2, 1, reaped));
     }

@@ -26,7 +26,7 @@ pub struct Fleet {
 }
 
 impl Peek {
-    /// `None` if there is no readable store.
+    /// `None` if `path` is not a readable store.
     pub fn open(path: &Path) -> Option<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = path.is_file().then(|| Connection::open_with_flags(path, flags).ok())??;

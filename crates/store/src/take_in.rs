@@ -47,7 +47,7 @@ impl Store {
     /// Copies a run of the store `from` with all its data; returns its number in this store. Does not copy a run again
     /// that this store already has (same plan, start second, seed and hosts).
     ///
-    /// Fails if a store is unusable. `None` if there is no such run or no such store.
+    /// Fails if a store is unusable. `None` if the run or the store does not exist.
     pub fn take_in_run(&mut self, from: &Path, run: i64) -> Result<Option<i64>> {
         let Some(other) = Store::open(from)? else { return Ok(None) };
         if other.outline(run)?.is_none() {

@@ -38,7 +38,7 @@ impl<'a> Row<'a> {
         Some(self.threads?.average(state))
     }
 
-    /// Whether there was no activity in the interval.
+    /// Whether the interval had neither requests nor completions.
     pub fn is_idle(&self) -> bool {
         self.rates.requests_per_s + self.rates.completions_per_s == 0.0
     }
