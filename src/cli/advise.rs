@@ -379,7 +379,7 @@ fn takes(load: &mut Table, runtime: &str, warmup: &str) {
 }
 
 /// The objectives without candidates, and the compared metrics. `own`: the program's metrics; `cpu`: the metric that
-/// `cpu` stands for.
+/// the name `cpu` selects.
 fn searched_for(
     args: &SearchArgs,
     usual: &str,

@@ -88,7 +88,7 @@ fn words(asked: &Target, numbers: &Numbers) -> Result<String> {
     Ok(format!("{named}{}", and_descendants(others)))
 }
 
-/// What ends it, other than the end of the traced programs.
+/// Conditions that end `top` before the traced programs exit.
 struct Ending {
     count: Option<u64>,
     stop: &'static AtomicBool,

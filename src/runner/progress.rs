@@ -142,7 +142,7 @@ impl Progress {
         }
     }
 
-    /// Of a load's phases, only laying out the target deserves a message; it precedes the load.
+    /// Reports only one phase of a load: the layout of the target, before the load starts.
     pub fn load(&self, at: &iotrail_load::Progress) {
         if let (Doing::LayingOut, Some(total)) = (at.doing, at.total) {
             self.bar.set_message(format!("making the target: {} of {}", bytes(at.done), bytes(total)));

@@ -22,7 +22,7 @@ use iotrail_report::terminal;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_store::Store;
 
-/// What to export.
+/// A run to export.
 struct Exported<'a> {
     run: Run<'a>,
     /// Writes the output of `--json` in pieces.

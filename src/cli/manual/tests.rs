@@ -58,8 +58,8 @@ fn each_manual_page_has_its_own_text_and_examples() {
     });
 }
 
-/// Splits a line into words like a shell: quoted words are kept together. `$(…)` stands for a process ID, and `<(…)` is
-/// parsed. Redirections, and everything after `|` or `&&`, do not belong to iotrail.
+/// Splits a line into words like a shell: quoted words are kept together. Replaces `$(…)` with a process ID, and
+/// returns only the command inside `<(…)`. Redirections, and everything after `|` or `&&`, do not belong to iotrail.
 fn words(line: &str) -> Vec<String> {
     let line = match line.split_once("<(") {
         Some((_, inside)) => inside.trim_end_matches(')').to_owned(),
