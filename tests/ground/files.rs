@@ -20,7 +20,7 @@ pub const SCENARIOS: &[Scenario] = &[Scenario {
     run: files,
 }];
 
-/// Of each 20 requests, this many with this many bytes each.
+/// Requests of this kind in every 20, and bytes per request.
 const READS: (u32, usize) = (12, 4096);
 const FIXED: (u32, usize) = (4, 1000);
 const WRITES: (u32, usize) = (2, 512);

@@ -13,7 +13,7 @@ pub const TESTS: &[Test] = &[
     ("bad_load::a_mounted_device_is_never_written", mounted_device),
 ];
 
-/// Options of `bench` on the 4 KiB file `f`, and the error line; `*` stands for machine-dependent text.
+/// Options of `bench` on the 4 KiB file `f`, and the error line; `*` matches machine-dependent text.
 const REFUSED: &[(&str, &str)] = &[
     // The target.
     ("--file missing", "missing does not exist; specify --size to create it"),

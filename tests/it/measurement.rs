@@ -8,7 +8,7 @@ use crate::{End, Test};
 
 pub const TESTS: &[Test] = &[("measurement::all_measurement_fields_are_present_with_their_types", schema)];
 
-/// Path and type; `?` after a type allows null if unavailable. `[]` stands for a list's elements.
+/// Path and type; `?` after a type allows null if unavailable. `[]` denotes the elements of a list.
 const FIELDS: &str = "
     schema string, version string, started_unix_s number, elapsed_ns number, ios number, bytes number, errors number,
     short_ios number, iops number, load object, load.engine string, load.ring.requested list, load.ring.granted list,

@@ -122,7 +122,7 @@ fn values(target: &Target) -> BTreeMap<PathBuf, String> {
     values
 }
 
-/// All of iotrail's cgroups.
+/// All cgroups named `iotrail-*`.
 fn cgroups() -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from("/sys/fs/cgroup")];

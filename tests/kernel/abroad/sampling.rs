@@ -61,7 +61,7 @@ fn beside_its_own(options: &[&str], load: &str) -> Result<(TraceRecord, String),
     Ok((serde_json::from_slice(&out.stdout)?, said))
 }
 
-/// Almost none of these requests is traced: judging by traced requests alone, the ring would have been in use for
+/// iotrail traces almost none of these requests. Based only on traced requests, the ring would appear to be in use for
 /// microseconds. The count keeps even a fast machine busy for more than the 20 ticks that a CPU time needs.
 fn over_counted_time() -> Result<(), Failed> {
     let (t, said) = beside_its_own(&["--one-in", "1000000"], "--rw nop --depth 64 --batch 32 --runtime 500ms")?;
