@@ -14,7 +14,7 @@ use iotrail_experiment::given::OptionValues;
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::ourselves;
 use iotrail_base::units::Span;
-use iotrail_host::{limits, settings};
+use iotrail_host::limits;
 use iotrail_report::terminal::{self, Style};
 
 pub mod advise;
@@ -160,7 +160,7 @@ pub fn main() -> ExitCode {
     let result = match Cli::try_parse_from(&args) {
         Ok(cli) => {
             if !matches!(cli.command, Command::Restore(_))
-                && let Some(notice) = settings::notice()
+                && let Some(notice) = iotrail_settings::notice()
             {
                 terminal::say(&format!("iotrail: {notice}"));
             }

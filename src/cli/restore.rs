@@ -6,8 +6,8 @@
 use serde::Serialize;
 
 use iotrail_base::error::Result;
-use iotrail_host::settings::{self, Item, Restored, Undone};
 use iotrail_report::terminal::{self, Screen, Style};
+use iotrail_settings::{Change, Item, Restored, Undone};
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct RestoreArgs {
@@ -31,7 +31,7 @@ struct Printed<'a> {
 }
 
 pub fn run(args: &RestoreArgs) -> Result<u8> {
-    let restored = settings::restore(args.force)?;
+    let restored = iotrail_settings::restore(args.force)?;
     if args.json {
         terminal::print_json(&Printed {
             schema: "iotrail.restore/1",
@@ -62,9 +62,10 @@ fn text(restored: &Restored) -> Screen {
         return out;
     }
     // Dependent values that are already restored are not reported.
-    let told = restored.items.iter().filter(|i| {
-        !matches!((&i.change, &i.undone), (settings::Change::Along { .. }, Some(Undone::AsBefore { .. }) | None))
-    });
+    let told = restored
+        .items
+        .iter()
+        .filter(|i| !matches!((&i.change, &i.undone), (Change::Along { .. }, Some(Undone::AsBefore { .. }) | None)));
     told.for_each(|i| out.line(&i.text()));
     let left = restored.items.iter().filter(|i| !i.is_done()).count();
     match left {

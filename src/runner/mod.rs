@@ -23,7 +23,6 @@ use iotrail_experiment::load::{Kind, Load};
 use iotrail_experiment::net::ends::Ends;
 use iotrail_experiment::plan::{Cell, Plan};
 use iotrail_experiment::{precheck, program};
-use iotrail_host::settings::Settings;
 use iotrail_net::options::Between;
 use iotrail_probe::profile::DEFAULT_HZ;
 use iotrail_probe::sampling::{Clock, Sampling};
@@ -31,6 +30,7 @@ use iotrail_report::terminal::{self, View};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::program_record::{Legal, TriedArm};
 use iotrail_schema::run_record::RunRecord;
+use iotrail_settings::Settings;
 use iotrail_store::{Store, default_path, named};
 
 /// Measures the remaining slots, reads back everything stored for the run, and compares.

@@ -11,9 +11,9 @@ use iotrail_experiment::execute::most_beyond;
 use iotrail_experiment::load::Kind;
 use iotrail_experiment::plan::{Cell, Plan, Written};
 use iotrail_experiment::schedule::{Slot, order};
-use iotrail_host::settings::Conditions;
 use iotrail_report::terminal::{self, Screen, Style};
 use iotrail_schema::run_record::{ARM, CONTROL, value_text};
+use iotrail_settings::Conditions;
 
 /// Prints the plan.
 pub fn show(plan: &Plan, seed: u32, as_json: bool) -> Result<()> {

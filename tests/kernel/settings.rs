@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotrail_host::settings::{Conditions, Settings};
 use iotrail_host::{block, irq};
 use iotrail_schema::measurement::{Target, TargetInterrupt};
+use iotrail_settings::{Conditions, Settings};
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 

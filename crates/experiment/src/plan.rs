@@ -18,12 +18,12 @@ use super::program::expected::Expected;
 use combination::{Combination, each_combination, label, merged, params, refuse_combination, refuse_in};
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::units::Bytes;
-use iotrail_host::settings::Conditions;
 use iotrail_load::options::{EngineKind, LoadOptions, Trace};
 use iotrail_schema::measurement;
 use iotrail_schema::program_record::TriedArm;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, Expectation, RunRecord, SCHEMA, Stop, value_text};
 use iotrail_schema::search_record::SearchRecord;
+use iotrail_settings::Conditions;
 
 /// Overhead per measurement (starting processes, storing the result). Only used for the estimate; measured times
 /// replace it during the run.

@@ -20,7 +20,7 @@ pub(crate) fn of_this_process() -> Groups {
     of_this_process_in(Path::new(ROOT))
 }
 
-pub(super) fn of_this_process_in(root: &Path) -> Groups {
+pub fn of_this_process_in(root: &Path) -> Groups {
     let groups = files::text(root, "proc/self/cgroup");
     groups.and_then(|groups| those_of(&groups, root, "cpu")).unwrap_or_default()
 }
@@ -117,7 +117,7 @@ impl Groups {
     }
 
     /// The same without the first `n` cgroups, only for their ancestors.
-    pub(super) fn quota_from(&self, n: usize) -> Option<f64> {
+    pub fn quota_from(&self, n: usize) -> Option<f64> {
         self.dirs.iter().skip(n).filter_map(|dir| quota(dir)).reduce(f64::min)
     }
 
@@ -159,7 +159,7 @@ fn throttled(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     #[test]
     fn cgroup_v1_quota_and_throttling_include_the_ancestors() {

@@ -144,7 +144,7 @@ fn running(root: &Path) -> Option<(f64, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     #[test]
     fn throttling_and_frequency_are_read_for_the_requested_cpus() {

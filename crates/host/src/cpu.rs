@@ -30,7 +30,7 @@ fn online_in(root: &Path) -> Result<Vec<u32>> {
 }
 
 /// Parses the kernel's list format: `0,2-3` is 0, 2, 3. Ascending without duplicates; an empty text is an empty list.
-pub(crate) fn parse_list(text: &str) -> std::result::Result<Vec<u32>, String> {
+pub fn parse_list(text: &str) -> std::result::Result<Vec<u32>, String> {
     // Above any kernel's limit (CONFIG_NR_CPUS is at most 8192), so that `0-4294967295` cannot exhaust memory.
     const MOST: u32 = 65_535;
     let number = |s: &str| -> std::result::Result<u32, String> {
@@ -214,7 +214,7 @@ fn ticks<'a>(words: impl Iterator<Item = &'a str>) -> Option<[u64; 8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     #[test]
     fn cpu_lists_are_parsed_and_formatted() {

@@ -176,7 +176,7 @@ pub fn affinity(irq: u32) -> Affinity {
     affinity_in(Path::new(ROOT), irq)
 }
 
-pub(super) fn affinity_in(root: &Path, irq: u32) -> Affinity {
+pub fn affinity_in(root: &Path, irq: u32) -> Affinity {
     let list = |name: &str| parse_list(&files::text(root, format!("proc/irq/{irq}/{name}"))?).ok();
     let allowed = list("smp_affinity_list");
     // An interrupt that was never started has no effective CPU. Kernels without the file deliver to the allowed CPUs.
@@ -202,7 +202,7 @@ fn movable(file: &Path) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     const BEFORE: &str = "\
            CPU0       CPU2       CPU3

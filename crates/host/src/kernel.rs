@@ -19,7 +19,7 @@ pub fn version() -> Option<Version> {
 }
 
 /// Leading numbers of `6.18.44-fc`, `6.1.0-13-amd64`, `7.2-rc1`; a missing patch level is 0.
-pub(crate) fn parse_version(release: &str) -> Option<Version> {
+pub fn parse_version(release: &str) -> Option<Version> {
     let digits =
         |s: &str| -> Option<u32> { s[..s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len())].parse().ok() };
     let mut parts = release.splitn(3, '.');
@@ -96,7 +96,7 @@ fn settings_in(root: &Path) -> Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     #[test]
     fn kernel_versions_are_parsed_with_any_suffix() {

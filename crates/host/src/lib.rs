@@ -1,4 +1,4 @@
-//! Facts about this machine. Only [`settings`] changes anything, and restores its changes.
+//! Facts about this machine. Nothing here changes a setting of the machine; `iotrail-settings` does.
 //!
 //! | module | facts |
 //! |---|---|
@@ -14,7 +14,6 @@
 //! | [`limits`] | resource limits; raises the soft limit of open files, and restores it for child programs |
 //! | [`procfs`] | processes and threads, from /proc |
 //! | [`programs`] | the path of a program, and whether it is executable |
-//! | [`settings`] | sets, journals and restores the conditions of an experiment |
 //! | [`io_uring`], [`aio`] | tests which features of the interfaces work; [`refusal`] explains rejections |
 //!
 //! Unreadable values are `None`. Readers take the root of sysfs and procfs, so that tests can use small trees.
@@ -28,9 +27,7 @@ pub mod circumstances;
 pub mod clock;
 pub mod contention;
 pub mod cpu;
-mod files;
-#[cfg(test)]
-mod fixture;
+pub mod files;
 pub mod io_uring;
 pub mod irq;
 pub mod kernel;
@@ -43,7 +40,6 @@ pub mod privileges;
 pub mod procfs;
 pub mod programs;
 pub mod refusal;
-pub mod settings;
 pub mod virtualisation;
 
 use std::path::Path;

@@ -102,7 +102,7 @@ pub fn nvme_controllers() -> Vec<(Address, Function)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     #[test]
     fn only_complete_pci_addresses_are_accepted() {

@@ -52,7 +52,7 @@ impl Stat {
     }
 
     /// Whether it is a zombie: it has exited, was not waited for, and so uses nothing.
-    pub(crate) fn is_zombie(&self) -> bool {
+    pub fn is_zombie(&self) -> bool {
         self.state == 'Z'
     }
 

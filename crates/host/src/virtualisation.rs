@@ -106,7 +106,7 @@ fn by_device_tree(root: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     #[test]
     fn cpuid_signatures_are_mapped_to_hypervisor_names() {

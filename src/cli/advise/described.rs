@@ -9,10 +9,10 @@ use iotrail_experiment::advise::storage::{HostContext, of_load};
 use iotrail_experiment::cell::target_of;
 use iotrail_experiment::load::{Kind, Load};
 use iotrail_experiment::plan::absolute;
-use iotrail_host::settings::{Conditions, Queue};
 use iotrail_load::options::Rw;
 use iotrail_schema::measurement::Target;
 use iotrail_schema::search_record::LeftOut;
+use iotrail_settings::{Conditions, Queue};
 
 /// A load's default options.
 const RUNTIME: &str = "400ms";

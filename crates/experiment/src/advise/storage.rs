@@ -8,12 +8,12 @@ use crate::load::{Kind, Load};
 use crate::plan::Refusal;
 use iotrail_base::error;
 use iotrail_base::words::plural;
-use iotrail_host::settings::{Conditions, MOST_REQUESTS, Queue};
 use iotrail_load::cpus;
 use iotrail_load::engine::capabilities::{Nop, TargetKind};
 use iotrail_load::options::{EngineKind, LoadOptions, Rw, Wait};
 use iotrail_schema::measurement::Target;
 use iotrail_schema::search_record::{Effort, LeftOut};
+use iotrail_settings::{Conditions, MOST_REQUESTS, Queue};
 
 /// Maximum number of threads with one I/O in flight each.
 const THREADS: u32 = 64;

@@ -12,7 +12,7 @@ use crate::fio;
 use crate::load::{Kind, Load};
 use iotrail_base::error::Result;
 use iotrail_base::input;
-use iotrail_host::settings::Conditions;
+use iotrail_settings::Conditions;
 
 /// Options in the form that load and host accept.
 #[derive(Debug, Clone, PartialEq)]

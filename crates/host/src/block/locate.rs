@@ -211,7 +211,7 @@ fn multipath(dir: &Path, name: &str) -> Vec<PathBuf> {
 }
 
 /// sysfs directories with the queues of disk `name`; empty if the disk does not exist.
-pub(crate) fn queue_folders(root: &Path, name: &str) -> Vec<PathBuf> {
+pub fn queue_folders(root: &Path, name: &str) -> Vec<PathBuf> {
     let Ok(dir) = fs::canonicalize(root.join("sys/block").join(name)) else { return Vec::new() };
     let paths = multipath(&dir, name);
     if paths.is_empty() { vec![dir] } else { paths }
@@ -295,7 +295,7 @@ pub(super) fn unescape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     #[test]
     fn the_longest_and_latest_matching_mount_point_is_used() {

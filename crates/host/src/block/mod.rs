@@ -12,7 +12,7 @@ pub mod usage;
 use std::path::Path;
 
 pub use locate::Kind;
-pub(crate) use locate::queue_folders;
+pub use locate::queue_folders;
 pub use queue::Disk;
 pub use traffic::{Counters, Moved};
 
@@ -44,7 +44,7 @@ pub fn target(path: &Path) -> Result<Target> {
 }
 
 /// Reads the target again after its disks may have been rebound to their driver, with different queues and interrupts.
-pub(crate) fn again(root: &Path, target: &Target) -> Target {
+pub fn again(root: &Path, target: &Target) -> Target {
     let read = |names: Option<&str>| -> Vec<Disk> {
         let names = names.into_iter().flat_map(|names| names.split('+'));
         let found = names.map(|name| locate::WholeDisk { name: name.to_owned(), dirs: queue_folders(root, name) });

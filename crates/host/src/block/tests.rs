@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::fixture::Tree;
+use iotrail_testing::fixture::Tree;
 use locate::Place;
 
 const PCI: &str = "sys/devices/pci0000:00";

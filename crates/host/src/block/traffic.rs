@@ -77,7 +77,7 @@ fn parse(stat: &str) -> Option<Moved> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     const STAT: &str = "  100 7 8000 50 20 3 1600 9 0 44 59 1 2 3 4 5 6\n";
 

@@ -196,7 +196,7 @@ fn processes(root: &Path) -> impl Iterator<Item = String> {
 
 /// Like [`user_of`], for the device with sysfs directory `dir`, its partitions, and if it is a partition, its whole
 /// disk.
-pub(crate) fn user_in(root: &Path, dir: &Path) -> Option<String> {
+pub fn user_in(root: &Path, dir: &Path) -> Option<String> {
     let mounts = files::text(root, "proc/self/mountinfo").unwrap_or_default();
     let swaps = files::text(root, "proc/swaps").unwrap_or_default();
     for folder in with_partitions(dir).into_iter().chain(whole_of(dir)) {
@@ -217,7 +217,7 @@ pub(crate) fn user_in(root: &Path, dir: &Path) -> Option<String> {
 
 /// User of a device that [`user_in`] does not show: a claim that makes the kernel reject an exclusive open, such as a
 /// mount in another namespace; or a process that has the device open.
-pub(crate) fn opener_in(root: &Path, dir: &Path) -> Option<String> {
+pub fn opener_in(root: &Path, dir: &Path) -> Option<String> {
     let nodes: Vec<PathBuf> =
         with_partitions(dir).iter().filter_map(|f| Some(Path::new("/dev").join(name(f)?))).collect();
     for node in &nodes {
@@ -276,7 +276,7 @@ fn mounted_at(root: &Path, mountinfo: &str, number: &str, name: &str) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     fn disk() -> Tree {
         Tree::new()

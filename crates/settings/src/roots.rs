@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use crate::files;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::folders;
+use iotrail_host::files;
 
 #[derive(Debug, Clone)]
 pub struct Roots {
@@ -91,7 +91,7 @@ pub fn not_writable(what: &str, path: &Path) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     #[test]
     fn brackets_mark_the_current_value_only_in_scheduler_files() {

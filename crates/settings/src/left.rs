@@ -149,7 +149,7 @@ mod tests {
     use super::super::Settings;
     use super::super::test::{conditions, disk_values, roots, target, vda};
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     /// Simulates a killed process: keeps the journal, with another process ID.
     fn kill(t: &Tree, settings: Settings) {

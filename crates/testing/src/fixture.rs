@@ -6,6 +6,12 @@ use std::path::Path;
 
 pub struct Tree(tempfile::TempDir);
 
+impl Default for Tree {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Tree {
     pub fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary folder"))

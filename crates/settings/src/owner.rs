@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::roots::Roots;
-use crate::procfs::{self, Stat};
+use iotrail_host::procfs::{self, Stat};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
@@ -58,7 +58,7 @@ fn started_ticks(roots: &Roots, tgid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     fn stat(state: &str, started: u64) -> String {
         format!("7 (a) b) {state} 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 {started} 9 9\n")

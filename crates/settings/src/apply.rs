@@ -80,7 +80,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     fn roots(t: &Tree) -> Roots {
         Roots { system: t.root().into(), state: t.root().join("state") }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::cpu::{format_list, parse_list};
+use iotrail_host::cpu::{format_list, parse_list};
 
 /// Host conditions of a cell; `None` leaves a setting unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

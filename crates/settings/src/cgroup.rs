@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::change::{Cgroup, Change, is_gone};
 use super::conditions::Quota;
 use super::roots::{Roots, not_writable, write};
-use crate::cgroup::{Groups, of_this_process_in};
 use iotrail_base::error::{Error, Result};
+use iotrail_host::cgroup::{Groups, of_this_process_in};
 
 /// A killed process stays in its cgroup until it is gone.
 const ENDING: Duration = Duration::from_secs(3);
@@ -140,7 +140,7 @@ fn place(roots: &Roots) -> Result<Place> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
+    use iotrail_testing::fixture::Tree;
 
     fn roots(t: &Tree) -> Roots {
         Roots { system: t.root().into(), state: t.root().join("state") }

@@ -12,6 +12,8 @@
 //!
 //! Changes form a stack. For the next cell of a run, changes are undone down to the first difference, and the cell's
 //! own changes are made on top.
+//!
+//! Uses `iotrail-base`, `iotrail-schema` and `iotrail-host`.
 
 mod apply;
 mod cgroup;
@@ -33,9 +35,9 @@ pub use conditions::{Conditions, CpuList, Quota};
 pub use left::{Item, Restored, notice, restore};
 pub use queue::{MOST_REQUESTS, Queue};
 
-use crate::block;
 use conditions::Setting;
 use iotrail_base::error::{Error, Result};
+use iotrail_host::block;
 use iotrail_schema::measurement::Target;
 use journal::Journal;
 use owner::Owner;
@@ -245,7 +247,7 @@ mod tests {
     use super::*;
     use iotrail_base::error::Kind;
 
-    fn open(t: &crate::fixture::Tree) -> Settings {
+    fn open(t: &iotrail_testing::fixture::Tree) -> Settings {
         Settings::open_in(roots(t)).unwrap()
     }
 

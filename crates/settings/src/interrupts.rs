@@ -4,9 +4,9 @@ use super::change::Change;
 use super::conditions::CpuList;
 use super::driver;
 use super::roots::{Roots, is_so, not_writable, present};
-use crate::cpu::parse_list;
-use crate::{files, irq};
 use iotrail_base::error::{Error, Result};
+use iotrail_host::cpu::parse_list;
+use iotrail_host::{files, irq};
 use iotrail_schema::measurement::{Target, TargetInterrupt};
 
 pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: &CpuList) -> Option<Error> {
@@ -92,13 +92,13 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::settings::test::{roots, target, vda};
+    use crate::test::{roots, target, vda};
 
     fn cpus(text: &str) -> CpuList {
         CpuList::parse(text).unwrap()
     }
 
-    fn says(t: &crate::fixture::Tree, wanted: &str) -> String {
+    fn says(t: &iotrail_testing::fixture::Tree, wanted: &str) -> String {
         refusal(&roots(t), Some(&target("vda")), &cpus(wanted)).unwrap().to_string()
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::conditions::Conditions;
 use super::roots::{Roots, present};
-use crate::fixture::Tree;
 use iotrail_schema::measurement::{Target, TargetInterrupt};
+use iotrail_testing::fixture::Tree;
 
 pub fn roots(t: &Tree) -> Roots {
     Roots { system: t.root().into(), state: t.root().join("state/iotrail") }

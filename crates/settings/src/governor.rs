@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::change::Change;
 use super::queue::along;
 use super::roots::{Roots, is_so, not_writable, present};
-use crate::files;
 use iotrail_base::error::{Error, Result};
+use iotrail_host::files;
 
 const POLICIES: &str = "sys/devices/system/cpu/cpufreq";
 
@@ -62,8 +62,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::fixture::Tree;
-    use crate::settings::test::roots;
+    use crate::test::roots;
+    use iotrail_testing::fixture::Tree;
 
     fn two_policies() -> Tree {
         let mut t = Tree::new();

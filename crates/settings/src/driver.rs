@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use super::change::{Change, Rebinding, Undone, cause, is_gone};
 use super::queue::{along, parameters};
 use super::roots::{Roots, not_writable, present, write, write_checked};
-use crate::block::{self, queue_folders, usage};
-use crate::cpu::parse_list;
-use crate::files;
 use iotrail_base::error::{Error, Result};
+use iotrail_host::block::{self, queue_folders, usage};
+use iotrail_host::cpu::parse_list;
+use iotrail_host::files;
 use iotrail_schema::measurement::Target;
 
 /// Time for a controller to scan for its disks after the bind.
@@ -241,8 +241,8 @@ pub fn undo(roots: &Roots, r: &Rebinding, force: bool) -> Undone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Tree;
-    use crate::settings::test::{roots, target};
+    use crate::test::{roots, target};
+    use iotrail_testing::fixture::Tree;
 
     const PCI: &str = "sys/devices/pci0000:00/0000:00:04.0";
 

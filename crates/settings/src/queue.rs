@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::change::Change;
 use super::conditions::Conditions;
 use super::roots::{Roots, is_so, not_writable, present};
-use crate::block::queue_folders;
-use crate::files;
-use crate::kernel::parse_version;
 use iotrail_base::error::{Error, Result};
+use iotrail_host::block::queue_folders;
+use iotrail_host::files;
+use iotrail_host::kernel::parse_version;
 use iotrail_schema::measurement::Target;
 
 /// The kernel's minimum (BLKDEV_MIN_RQ) and a scheduler's maximum (MAX_SCHED_RQ).
@@ -211,7 +211,7 @@ pub(super) fn parameters(queue: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::test::{roots, target, vda};
+    use crate::test::{roots, target, vda};
 
     fn conditions(toml: &str) -> Conditions {
         toml::from_str(toml).unwrap()
@@ -295,7 +295,9 @@ mod tests {
         );
         assert!(refusal(true, "poll-queues = 0").unwrap().ends_with("set poll-queues instead"));
         let polled = t.file("sys/block/vda/queue/io_poll", "1\n");
-        let e = |t: &crate::fixture::Tree| io_poll_refusal(&roots(t), Some(&target("vda")), false, &conditions(""));
+        let e = |t: &iotrail_testing::fixture::Tree| {
+            io_poll_refusal(&roots(t), Some(&target("vda")), false, &conditions(""))
+        };
         assert!(e(&polled).unwrap().to_string().contains("this kernel always polls if there are poll queues"));
         assert!(e(&polled.file("proc/sys/kernel/osrelease", "5.15.3\n")).is_none());
     }
