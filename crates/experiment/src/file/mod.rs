@@ -33,8 +33,20 @@ pub const MOST_MEASUREMENTS: usize = 100_000;
 /// Parses an experiment. `origin`: the file's name in messages; paths in the file are relative to its directory.
 pub fn parse(text: &str, origin: &str) -> Result<Experiment> {
     let file = File { text, origin, kind: Kind::default() };
-    let raw: Raw = toml::from_str(text).map_err(|e| file.refuse(e.span().unwrap_or(0..0), e.message()))?;
+    let raw: Raw = toml::from_str(text).map_err(|e| match missing(text) {
+        // Serde reports only the first one.
+        keys if e.message().starts_with("missing field") && keys.len() > 1 => {
+            file.refuse(0..0, format!("missing keys: {}", keys.join(", ")))
+        }
+        _ => file.refuse(e.span().unwrap_or(0..0), e.message()),
+    })?;
     File { kind: raw.kind, ..file }.experiment(raw)
+}
+
+/// Required keys that the file lacks.
+fn missing(text: &str) -> Vec<&'static str> {
+    let keys: toml::Table = text.parse().unwrap_or_default();
+    ["name", "title", "question", "expect"].into_iter().filter(|key| !keys.contains_key(*key)).collect()
 }
 
 impl File<'_> {

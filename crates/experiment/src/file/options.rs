@@ -61,9 +61,14 @@ impl File<'_> {
             return Err(self.refuse(key.span(), what));
         }
         let alone: Options = [(name.clone(), value.get_ref().clone())].into_iter().collect();
-        settled(self.kind, alone)
-            .map(drop)
-            .map_err(|why| self.refuse(value.span(), format!("'{name}' does not accept {}: {why}", value.get_ref())))
+        settled(self.kind, alone).map(drop).map_err(|why| {
+            let what = match value.get_ref() {
+                // The reason names the value of a list.
+                Value::Array(_) => format!("'{name}': {why}"),
+                one => format!("'{name}' does not accept {one}: {why}"),
+            };
+            self.refuse(value.span(), what)
+        })
     }
 
     /// The options of a fio job file in the same directory, and the options that could not be mapped.

@@ -82,6 +82,11 @@ fn unknown_keys_are_rejected_with_their_position() {
 }
 
 #[test]
+fn all_missing_keys_are_reported_at_once() {
+    assert_eq!(refused("name = \"x\"\n[matrix]\ndepth = [1]\n"), "x.toml:1:1: missing keys: title, question, expect");
+}
+
+#[test]
 fn invalid_values_are_rejected_with_their_position() {
     assert_eq!(
         refused(&with("\"8k\"", "\"8q\"")),
