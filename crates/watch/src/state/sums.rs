@@ -29,6 +29,9 @@ const RINGS: usize = 64;
 /// Maximum number of individually counted sockets.
 const SOCKETS: usize = 1024;
 
+/// Number of threads and processes above which exited ones are summed.
+const REMEMBERED: usize = 16_384;
+
 /// Sums over all samples.
 #[derive(Debug, Default)]
 pub struct Sums {
@@ -49,12 +52,14 @@ pub struct Sums {
     send_buffers: BTreeMap<u64, SendBuffer>,
     /// By thread: minor page faults before the trace, and at the last sample.
     faults: BTreeMap<u32, (u64, u64)>,
+    faults_of_exited: u64,
     /// Processes of earlier samples: their new sockets and threads belong to the trace.
     processes: BTreeSet<u32>,
     /// Processes whose rings have no request in flight, in the last deep sample.
     unarmed: BTreeSet<u32>,
     /// Throttled time of the process's cgroup at the first and the last sample.
     quota_ns: BTreeMap<u32, (u64, u64)>,
+    most_quota_of_exited_ns: u64,
     /// Requests whose file only requests keep open, in the last deep sample; by address and user data.
     held: BTreeSet<(u64, u64)>,
     /// Armed requests by address and user data, with the time of their first sample.
@@ -176,6 +181,9 @@ impl Sums {
         self.faults(sample);
         self.processes.extend(sample.processes.iter().map(|p| p.tgid));
         self.cgroup(sample);
+        if self.faults.len() + self.processes.len() > REMEMBERED {
+            self.sum_exited(sample);
+        }
         if sample.rings.iter().any(|ring| ring.depth.is_some()) || sample.threads.iter().any(|t| !t.stack.is_empty()) {
             let requests = || sample.rings.iter().filter_map(|r| r.depth.as_ref()).flat_map(|d| &d.requests);
             let met = requests().map(|r| {
@@ -331,6 +339,21 @@ impl Sums {
         }
     }
 
+    fn sum_exited(&mut self, sample: &Snapshot) {
+        let threads: BTreeSet<u32> = sample.threads.iter().map(|t| t.tid).collect();
+        self.processes = sample.processes.iter().map(|p| p.tgid).collect();
+        let Sums { faults, faults_of_exited, quota_ns, most_quota_of_exited_ns, processes, .. } = self;
+        faults.retain(|tid, (first, last)| {
+            let lives = threads.contains(tid);
+            *faults_of_exited += if lives { 0 } else { last.saturating_sub(*first) };
+            lives
+        });
+        quota_ns.retain(|tgid, (first, last)| {
+            *most_quota_of_exited_ns = (*most_quota_of_exited_ns).max(last.saturating_sub(*first));
+            processes.contains(tgid)
+        });
+    }
+
     /// Sockets with unread data, longest time first.
     fn unread_sockets(&self) -> impl Iterator<Item = (UnreadSocket, u64)> {
         let of = |sum: &UnreadSum| {
@@ -375,7 +398,8 @@ impl Sums {
             None => sum,
         });
         // Processes in one cgroup are throttled for the same time.
-        let quota_ns = self.quota_ns.values().map(|(first, last)| last.saturating_sub(*first)).max().unwrap_or(0);
+        let quota_ns = self.quota_ns.values().map(|(first, last)| last.saturating_sub(*first));
+        let quota_ns = quota_ns.chain([self.most_quota_of_exited_ns]).max().unwrap_or(0);
         StateRecord {
             source: StateSource::Iterators,
             samples: self.samples,
@@ -386,7 +410,8 @@ impl Sums {
             unread: self.unread_sockets().next().map(|(of, _)| of),
             drops: self.most_drops(),
             send_buffer: self.send_buffers.values().max_by_key(|sum| sum.samples).copied(),
-            faults: self.faults.values().map(|(first, last)| last.saturating_sub(*first)).sum(),
+            faults: self.faults.values().map(|(first, last)| last.saturating_sub(*first)).sum::<u64>()
+                + self.faults_of_exited,
             cgroup: self.cgroup.map(|sum| CgroupState { quota_ns, ..sum }),
             memory: None,
             start,
@@ -548,5 +573,20 @@ mod tests {
         assert_eq!((old.drops.map(|of| of.dropped), old.faults), (Some(3), 200));
         assert_eq!(taken(&[&[of(40)], &[of(40)]]).drops, None);
         assert_eq!(taken(&[&[], &[of(40)]]).drops.map(|of| of.dropped), Some(40), "a new socket");
+    }
+
+    #[test]
+    fn exited_threads_are_summed_and_forgotten_beyond_a_number() {
+        let mut sums = Sums::default();
+        let mut take = |at_ns, tids: std::ops::Range<u32>, faults| {
+            let threads = tids.map(|tid| Thread { tid, tgid: 7, faults, ..Thread::default() }).collect();
+            let processes = vec![Process { tgid: 7, ..Process::default() }];
+            sums.take(&Snapshot { at_ns, threads, processes, ..Snapshot::default() });
+            (sums.faults.len(), sums.record(None, false).faults)
+        };
+        let many = REMEMBERED as u32;
+        assert_eq!(take(1, 0..1, 5), (1, 0), "faults before the first sample do not count");
+        assert_eq!(take(2, 0..many, 7), (REMEMBERED, 2 + 7 * u64::from(many - 1)));
+        assert_eq!(take(3, many..many + 10, 1), (10, 12 + 7 * u64::from(many - 1)));
     }
 }
