@@ -76,7 +76,7 @@ fn options() -> End {
         ),
         (
             "replay",
-            "--allow-write --batch --depth --engine --full --help --json --map --once --register --repeats --requests --ring --rings --seed --speed --trace",
+            "--accel --allow-write --batch --depth --engine --full --help --json --kernels --map --once --register --repeats --requests --ring --rings --seed --speed --trace",
         ),
         ("completions", "--help"),
         ("man", "--force --help"),
@@ -100,7 +100,7 @@ fn options() -> End {
         (
             "advise net",
             "--accept --between --budget --buffer-size --buffers --burst --check --connections --constraint --count --engine --full --give-up --help \
-                   --idle-connections --json --napi --objective --plan --rate --receive --reconnect --reconnect-after --register --request --response \
+                   --idle-connections --json --min-wait --napi --objective --plan --rate --receive --reconnect --reconnect-after --register --request --response \
                    --resume --ring --runtime --save --sender-cpus --sender-threads --server-cpus --server-threads --sq-cpu --sq-idle --store \
                    --trigger --wait-for --wait-timeout --warmup --window --zero-copy",
         ),
@@ -112,7 +112,7 @@ fn options() -> End {
         ("stalls", "--dir --full --help --json --store"),
         (
             "net serve",
-            "--accept --buffer-size --buffers --control --duration --engine --follow --help --json --napi --receive --register --ring \
+            "--accept --buffer-size --buffers --control --duration --engine --follow --help --json --min-wait --napi --receive --register --ring \
                    --server-cpus --server-threads --sq-cpu --sq-idle --trace --trigger --wait-for --wait-timeout --zero-copy",
         ),
         (
@@ -123,7 +123,7 @@ fn options() -> End {
         (
             "net bench",
             "--accept --attach --between --buffer-size --buffers --burst --check --connections --constraint --count --detach --engine --follow \
-                   --full --give-up --help --idle-connections --json --lost-after --napi --nodes --plan --quick --rate --receive --reconnect \
+                   --full --give-up --help --idle-connections --json --lost-after --min-wait --napi --nodes --plan --quick --rate --receive --reconnect \
                    --reconnect-after --register --repeats --request --response --ring --runtime --sbatch --seed --sender-cpus --sender-threads \
                    --server-address --server-cpus --server-threads --shared --ship --slurm --sq-cpu --sq-idle --store --trace --trigger --wait-for \
                    --wait-timeout --warmup --window --zero-copy",

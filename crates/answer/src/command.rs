@@ -105,7 +105,7 @@ fn span(line: &mut Line, l: &LoadRecord) {
 }
 
 /// Name in the server's record, option of `net bench`, unit of the value.
-const OF_SERVER: [(&str, &str, &str); 14] = [
+const OF_SERVER: [(&str, &str, &str); 15] = [
     ("server-threads", "server-threads", ""),
     ("server-cpus", "server-cpus", ""),
     ("buffer-size", "buffer-size", ""),
@@ -120,6 +120,7 @@ const OF_SERVER: [(&str, &str, &str); 14] = [
     ("buffers", "buffers", ""),
     ("zero-copy", "zero-copy", ""),
     ("wait-for", "wait-for", ""),
+    ("min-wait_ns", "min-wait", "ns"),
 ];
 
 fn network(l: &LoadRecord, net: &NetRecord) -> Option<Line> {

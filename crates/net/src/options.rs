@@ -156,6 +156,10 @@ pub struct ServerOptions {
     /// Wait at most this long when waiting for more than one completion
     #[arg(long, value_name = "TIME")]
     pub wait_timeout: Option<Span>,
+
+    /// Wait this long for all completions of --wait-for; after that, the first one ends the wait (io_uring 6.12)
+    #[arg(long, value_name = "TIME")]
+    pub min_wait: Option<Span>,
 }
 
 /// The sender's side.

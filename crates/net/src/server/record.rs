@@ -30,6 +30,7 @@ impl ServerSpec {
                 ("zero-copy", json!(o.zero_copy.map(|b| b.0))),
                 ("wait-for", json!(o.wait_for)),
                 ("wait-timeout_ns", json!(ns(o.wait_timeout))),
+                ("min-wait_ns", json!(ns(o.min_wait))),
             ]),
         }
         all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()

@@ -102,12 +102,16 @@ impl ServerSpec {
                 return Err(Error::input(what, "use fewer, or a smaller --buffer-size"));
             }
         }
-        match options.wait_for {
-            0 => Err(Error::input("invalid --wait-for 0", "use 1 or more")),
-            2.. if options.wait_timeout.is_none() => {
-                let what =
-                    format!("--wait-for {} without a timeout: requests could wait indefinitely", options.wait_for);
-                Err(Error::input(what, "add --wait-timeout 100us"))
+        let min_wait_us = options.min_wait.map(|span| span.0.as_micros());
+        match (options.wait_for, min_wait_us) {
+            (0, _) => Err(Error::input("invalid --wait-for 0", "use 1 or more")),
+            (_, Some(us @ (0 | 1_000_001..))) => {
+                Err(Error::input(format!("--min-wait {us} µs is out of range"), "use 1us to 1s"))
+            }
+            (1, Some(_)) => Err(Error::input("--min-wait has no effect with --wait-for 1", "use a larger --wait-for")),
+            (n @ 2.., None) if options.wait_timeout.is_none() => {
+                let what = format!("--wait-for {n} without a timeout: requests could wait indefinitely");
+                Err(Error::input(what, "add --wait-timeout 100us or --min-wait 100us"))
             }
             _ => Ok(()),
         }
@@ -133,7 +137,18 @@ mod tests {
         assert_eq!(refused(|o| o.buffers = 1000), "invalid --buffers 1000; use a power of two, at most 32768");
         assert_eq!(
             refused(|o| o.wait_for = 8),
-            "--wait-for 8 without a timeout: requests could wait indefinitely; add --wait-timeout 100us"
+            "--wait-for 8 without a timeout: requests could wait indefinitely; add --wait-timeout 100us or --min-wait 100us"
+        );
+        fn min_wait(text: &str) -> Option<iotrail_base::units::Span> {
+            Some(text.parse().unwrap())
+        }
+        assert_eq!(
+            refused(|o| o.min_wait = min_wait("1ms")),
+            "--min-wait has no effect with --wait-for 1; use a larger --wait-for"
+        );
+        assert_eq!(
+            refused(|o| (o.wait_for, o.min_wait) = (8, min_wait("2s"))),
+            "--min-wait 2000000 µs is out of range; use 1us to 1s"
         );
         assert_eq!(refused(|o| o.ring = "iopoll".into()), "ring flag iopoll polls drives, not sockets; omit iopoll");
         assert!(refused(|o| o.ring = "cqsize=64".into()).ends_with("; use cqsize=512 or more"));

@@ -61,6 +61,7 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
         sq_entries: SQ_ENTRIES,
         sq_cpu: options.sq_cpu,
         sq_idle_ms: options.sq_idle,
+        min_wait_us: options.min_wait.map_or(0, |span| span.0.as_micros() as u32),
         ..Config::default()
     };
     let ring = io_uring::open_ring(&config, &WORDS)?;
@@ -100,7 +101,7 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
     seat.listener.set_nonblocking(false).map_err(listening)?;
     // Accepted connections inherit this, including direct descriptors.
     without_delay(&seat.listener);
-    let mut queue = Queue::new(ring, handle, sqpoll, seat.counts());
+    let mut queue = Queue::new(ring, handle, sqpoll, config.min_wait_us, seat.counts());
     if options.zero_copy.is_some() {
         if seat.listener.local_addr().is_ok_and(|at| at.is_unix()) {
             let remedy = "omit --zero-copy, or serve at a TCP address";

@@ -33,6 +33,7 @@ pub struct Queue<'a> {
     pub ring: Ring,
     handle: Handle,
     sqpoll: bool,
+    min_wait_us: u32,
     counts: &'a LiveCounts,
     /// Entries queued so far, and how many of them the kernel has consumed. The low 32 bits are the ring's tails.
     tail: u64,
@@ -53,11 +54,12 @@ pub struct Queue<'a> {
 
 impl<'a> Queue<'a> {
     /// For a ring that has not been used.
-    pub fn new(ring: Ring, handle: Handle, sqpoll: bool, counts: &'a LiveCounts) -> Self {
+    pub fn new(ring: Ring, handle: Handle, sqpoll: bool, min_wait_us: u32, counts: &'a LiveCounts) -> Self {
         Self {
             ring,
             handle,
             sqpoll,
+            min_wait_us,
             counts,
             tail: 0,
             taken: 0,
@@ -124,11 +126,11 @@ impl<'a> Queue<'a> {
         // head.
         self.ring.sq_tail().store(self.tail as u32, Ordering::Release);
         self.ring.cq_head().store(self.head, Ordering::Release);
-        let arg = timeout.map(|t| sys::io_uring_getevents_arg {
+        let arg = (timeout.is_some() || self.min_wait_us > 0).then(|| sys::io_uring_getevents_arg {
             sigmask: 0,
             sigmask_sz: 0,
-            min_wait_usec: 0,
-            ts: std::ptr::from_ref(t) as u64,
+            min_wait_usec: self.min_wait_us,
+            ts: timeout.map_or(0, |t| std::ptr::from_ref(t) as u64),
         });
         let mut flags = sys::IORING_ENTER_GETEVENTS;
         let mut submit = (self.tail - self.taken) as u32;

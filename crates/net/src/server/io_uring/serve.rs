@@ -95,6 +95,8 @@ impl<'a> Server<'a> {
             .wait_timeout
             .filter(|_| options.wait_for > 1)
             .map(|t| libc::timespec { tv_sec: t.0.as_secs() as libc::time_t, tv_nsec: t.0.subsec_nanos().into() });
+        // A minimum wait ends with the first completion.
+        let ends_idle = options.min_wait.is_some();
         let counts = self.exchange.counts;
         let mut idle = true;
         while !self.seat.is_stopping() {
@@ -103,7 +105,7 @@ impl<'a> Server<'a> {
                 provided.publish();
             }
             // After an unsuccessful wait, the next one waits for any completion.
-            let (wait_for, timeout) = if idle { (1, None) } else { (options.wait_for, timeout.as_ref()) };
+            let (wait_for, timeout) = if idle && !ends_idle { (1, None) } else { (options.wait_for, timeout.as_ref()) };
             let min = if x.queue.has_more() || !x.follow.is_empty() { 0 } else { wait_for };
             x.queue.enter(min, timeout).map_err(cannot_enter)?;
             bump(&counts.loops, 1);

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use socket2::Socket;
 
+use super::WORDS;
 use crate::options::{Receive, ServerOptions};
 use crate::server::Server;
 use crate::server::tests::{exchange, start};
+use iotrail_load::engine::io_uring::{self, Config};
 use iotrail_schema::net_record::Counts;
 
 fn multishot(ring: &str) -> ServerOptions {
@@ -143,18 +145,25 @@ fn a_peer_that_closes_during_a_response_ends_only_its_connection() {
 }
 
 #[test]
-fn a_wait_for_many_completions_ends_at_its_timeout() {
-    let options = ServerOptions {
-        wait_for: 64,
-        wait_timeout: Some("1ms".parse().unwrap()),
-        ..multishot("defer_taskrun,single_issuer")
-    };
-    let server = start(&options, "127.0.0.1:0");
-    let mut sockets = connections(&server, 3);
-    for _ in 0..5 {
-        all_at_once(&mut sockets, &[(64, 64)]);
+fn a_wait_for_many_completions_ends_at_its_timeout_or_minimum() {
+    let span = || Some("1ms".parse().unwrap());
+    let wait = ServerOptions { wait_for: 64, ..multishot("defer_taskrun,single_issuer") };
+    let mut kinds = vec![ServerOptions { wait_timeout: span(), ..wait.clone() }];
+    let config = Config { sq_entries: 1, min_wait_us: 1, ..Config::default() };
+    if io_uring::open_ring(&config, &WORDS).is_ok() {
+        kinds.push(ServerOptions { min_wait: span(), ..wait });
     }
-    assert_eq!(counted_when(&server, |c| c.requests == 15).accepted, 3);
+    for options in kinds {
+        let server = start(&options, "127.0.0.1:0");
+        let mut sockets = connections(&server, 3);
+        for _ in 0..5 {
+            all_at_once(&mut sockets, &[(64, 64)]);
+        }
+        let counts = counted_when(&server, |c| c.requests == 15);
+        assert_eq!(counts.accepted, 3);
+        // Each wait with a minimum ends with a completion.
+        assert!(options.min_wait.is_none() || counts.loops <= 2 * (3 + 15), "{counts:?}");
+    }
 }
 
 #[test]
