@@ -1,12 +1,14 @@
 //! Budgets: upper and lower limits on metrics of a trace, the check of a trace against them, and limits derived from
 //! several traces.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::callsites;
 use crate::figure::Unit;
-use crate::traced::{Scope, TraceFigure, figures, label};
+use crate::traced::{Scope, TraceFigure, figures, label, unused};
 use iotrail_base::words::percent;
 use iotrail_schema::stacks::CallSite;
 use iotrail_schema::syscall::{self, Work};
@@ -172,7 +174,15 @@ fn quantity(text: &str) -> Result<f64, String> {
 
 /// Checks a trace against these limits.
 pub fn judge(limits: &[Limit], t: &TraceRecord) -> Vec<JudgedLimit> {
-    let figures = figures(t);
+    let mut figures = figures(t);
+    let opcodes: BTreeSet<&String> = limits
+        .iter()
+        .filter_map(|limit| match &limit.scope {
+            Scope::Opcode(name) => Some(name),
+            _ => None,
+        })
+        .collect();
+    figures.extend(opcodes.into_iter().flat_map(|opcode| unused(t, opcode)));
     let mut all: Vec<JudgedLimit> = limits.iter().map(|limit| judged(limit, &figures)).collect();
     let Some(stacks) = &t.stacks else { return all };
     for (limit, judged) in limits.iter().zip(&mut all).filter(|(_, judged)| judged.outcome == BudgetOutcome::Broken) {

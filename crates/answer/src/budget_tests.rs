@@ -146,3 +146,17 @@ fn counts_of_calls_other_than_io_may_vary_by_one() {
     assert_eq!([after(21, 100), after(23, 100), after(24, 100)], [None, None, Some(1)]);
     assert_eq!([after(22, 99), after(22, 101)], [Some(1); 2], "a submission is work");
 }
+
+#[test]
+fn an_unused_opcode_has_zero_requests_unless_an_opcode_is_unknown() {
+    let mut t = clean();
+    let of = |t: &TraceRecord, name: &str| {
+        let judged = judge(&parse(&format!("[opcode.{name}]\nlatency_p99 = 1\nrequests = 0")).unwrap(), t);
+        [judged[0].outcome, judged[1].outcome]
+    };
+    let unevaluated = BudgetOutcome::NotEvaluated;
+    assert_eq!(of(&t, "symlinkat"), [unevaluated, BudgetOutcome::Kept]);
+    assert_eq!(of(&t, "symlinkatt"), [unevaluated; 2]);
+    t.total.opcodes[0].opcode = "unknown".into();
+    assert_eq!(of(&t, "symlinkat"), [unevaluated; 2]);
+}

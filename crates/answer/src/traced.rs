@@ -162,6 +162,16 @@ fn by_path(counts: &[iotrail_schema::measurement::DeliveryPathCount]) -> BTreeMa
     sums
 }
 
+/// The counts of an opcode that the program never used: 0, if the trace has the opcode of every request.
+pub fn unused(t: &TraceRecord, opcode: &str) -> Vec<TraceFigure> {
+    let mut figures = Figures { scope: Scope::Opcode(opcode.to_owned()), all: Vec::new() };
+    let all_named = t.total.opcodes.iter().all(|o| o.seen.is_none() && opcode::exists(&o.opcode));
+    if all_named && opcode::exists(opcode) && t.total.opcodes.iter().all(|o| o.opcode != opcode) {
+        figures.requests(&[]);
+    }
+    figures.all
+}
+
 /// All metrics defined for a trace, known or unknown.
 pub fn figures(t: &TraceRecord) -> Vec<TraceFigure> {
     let mut figures = Figures { scope: Scope::All, all: Vec::new() };

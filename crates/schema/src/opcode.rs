@@ -154,12 +154,21 @@ pub const NATIVE_AIO: &[Opcode] = &[
 pub const POSIX_AIO: &[Opcode] =
     &[aio("aio_read", READS | SIZED), aio("aio_write", WRITES | SIZED), aio("aio_fsync", SYNCS | STORES)];
 
-/// Whether the operation of this name has one of these traits. A name outside the tables has none.
-pub fn is(name: &str, any_of: u32) -> bool {
+fn traits(name: &str) -> Option<u32> {
     // io_uring is last, so that `fsync` means its operation.
     static TRAITS: LazyLock<HashMap<&str, u32>> =
         LazyLock::new(|| POSIX_AIO.iter().chain(NATIVE_AIO).chain(ALL).map(|o| (o.name, o.traits)).collect());
-    TRAITS.get(name).is_some_and(|traits| traits & any_of != 0)
+    TRAITS.get(name).copied()
+}
+
+/// Whether the operation of this name has one of these traits. A name outside the tables has none.
+pub fn is(name: &str, any_of: u32) -> bool {
+    traits(name).is_some_and(|traits| traits & any_of != 0)
+}
+
+/// Whether an operation has this name.
+pub fn exists(name: &str) -> bool {
+    traits(name).is_some()
 }
 
 /// io_uring does not take a file for it. Also true for a number without a name.
