@@ -172,7 +172,7 @@ where
     let ios: Vec<ExplainedIo> = slowest.into_sorted().into_iter().map(explained).collect();
     Ok(Explained {
         schema: SCHEMA,
-        answer: answer(&ios, completions),
+        answer: answer(&ios, completions, &ending),
         also: also(&ios),
         ending,
         completions,
@@ -185,9 +185,10 @@ where
     })
 }
 
-fn answer(ios: &[ExplainedIo], completions: u64) -> String {
+fn answer(ios: &[ExplainedIo], completions: u64, ending: &Ending) -> String {
     match (ios.first(), completions) {
         (Some(io), _) => sentence(&io.trail, io.slowness_ns, io.is_of_delivery()),
+        (None, 0) if ending.end().is_none() => "this recording ends before its first completion".into(),
         (None, 0) => "this recording has no completion to explain".into(),
         (None, n) => format!("none of the {n} completions in this recording matches the selection"),
     }
@@ -351,7 +352,11 @@ mod tests {
         let (tick, device) = (slow(101_000), slow(2_900_000));
         let all = [tick.clone(), tick.clone(), device.clone()];
         let of_tick = "for the thread to enter the kernel (timer tick)";
-        assert_eq!(answer(&all, 9), format!("read_fixed of 4 KiB, 3.00 ms: for 2.90 ms (97 %) it waited {of_tick}"));
+        let cut = Ending::Cut { at_byte: 9 };
+        assert_eq!(
+            answer(&all, 9, &cut),
+            format!("read_fixed of 4 KiB, 3.00 ms: for 2.90 ms (97 %) it waited {of_tick}")
+        );
         let also_of = |ios: &[&ExplainedIo]| also(&ios.iter().map(|io| (*io).clone()).collect::<Vec<_>>()).unwrap();
         assert_eq!(also_of(&[&tick, &tick]), "the next slowest waited longest for the same reason");
         assert_eq!(also_of(&[&tick, &device]), "the next slowest waited longest for the device");
@@ -364,7 +369,7 @@ mod tests {
         worker.trail.ended = Some(iotrail_schema::trail::Stamp { ns: tick.trail.submitted.ns + 2_900_000, cpu: 1 });
         assert_eq!(also_of(&[&device, &tick, &worker, &tick]), told);
         assert_eq!(also(&[device]), None);
-        assert_eq!(answer(&[], 0), "this recording has no completion to explain");
-        assert_eq!(answer(&[], 9), "none of the 9 completions in this recording matches the selection");
+        assert_eq!(answer(&[], 0, &cut), "this recording ends before its first completion");
+        assert_eq!(answer(&[], 9, &cut), "none of the 9 completions in this recording matches the selection");
     }
 }

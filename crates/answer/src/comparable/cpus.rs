@@ -124,13 +124,18 @@ pub(super) fn cpu_contended(m: &Measurement, c: &Circumstances) -> Option<Warnin
 fn contended(whose: &str, waited: u64, of_ns: u64) -> Option<Warning> {
     let share = waited as f64 / of_ns as f64;
     (waited >= CONTENDED_NS && share > CONTENDED).then(|| {
+        let cpu = "a CPU that another program used";
         Warning::new(
             "cpu_contended",
-            format!(
-                "the {whose}'s threads spent {} of the time waiting for a CPU that another program used",
+            match share > 1.0 {
                 // The wait covers a slightly longer period than the measurement.
-                percent(share.min(1.0))
-            ),
+                true => format!(
+                    "the {whose}'s threads waited {} for {cpu}, around {} of measurement",
+                    span(waited as f64),
+                    span(of_ns as f64)
+                ),
+                false => format!("the {whose}'s threads spent {} of the time waiting for {cpu}", percent(share)),
+            },
             format!("stop other CPU-bound programs, or give the {whose} its own CPUs (--cpus)"),
         )
     })

@@ -269,6 +269,10 @@ fn a_cpu_used_by_another_program_is_reported() {
         text("cpu_contended", wait(500_000_000)),
         "the load's threads spent 25 % of the time waiting for a CPU that another program used"
     );
+    assert_eq!(
+        text("cpu_contended", wait(2_500_000_000)),
+        "the load's threads waited 2.50 s for a CPU that another program used, around 2.00 s of measurement"
+    );
     // The load requests it.
     let own = |change: fn(&mut Measurement)| {
         nothing(|m, c| {

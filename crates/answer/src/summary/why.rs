@@ -199,7 +199,10 @@ pub fn advice(
     }
     if better.is_empty() && worse.is_empty() {
         if effects().all(|e| e.c.verdict == Verdict::Equivalent) {
-            return stay(format!("stay with {base}: the other arms gain nothing"));
+            return stay(match effects().all(change::is_0) {
+                true => "compare a metric that is not 0 in both arms".into(),
+                false => format!("stay with {base}: the other arms gain nothing"),
+            });
         }
         if effects().all(|e| e.c.verdict == Verdict::NotComparable) {
             let mut arms: Vec<String> = Vec::new();

@@ -111,6 +111,12 @@ fn reasons(out: &mut Screen, list: &[Comparison]) {
         }
     }
     for (reason, of, others) in all {
+        // The reason for a verdict comes first; what follows it are facts needed to read it.
+        let decides = |c: &&Comparison| {
+            let first = c.reasons.first().is_some_and(|first| without_numbers(first).eq(without_numbers(reason)));
+            first && c.verdict == Verdict::NotComparable
+        };
+        let first = if of.iter().all(decides) { "not comparable: " } else { "note: " };
         let reason = match others.len() {
             0 => reason.to_owned(),
             n => format!("{reason}; {n} more with other numbers"),
@@ -120,7 +126,6 @@ fn reasons(out: &mut Screen, list: &[Comparison]) {
             1 => format!(" ({}, {})", of[0].metric, at(of[0])),
             n => format!(" ({n} of {} comparisons)", list.len()),
         };
-        let first = if of.iter().all(|c| c.verdict == Verdict::NotComparable) { "not comparable: " } else { "note: " };
         out.paragraph(first, &format!("{reason}{place}"));
     }
 }
