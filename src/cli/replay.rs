@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use toml::{Table, Value};
 
+use super::run::{self as experiments, RunArgs};
 use iotrail_base::error::{Error, Result};
+use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::{interrupt, words};
 use iotrail_experiment::replay::{Progress, ReplayOptions, once, replay};
 use iotrail_load::options::Trace;
@@ -81,6 +84,14 @@ pub struct ReplayArgs {
     #[arg(long, value_enum, value_name = "WHETHER", default_value_t = Trace::Auto)]
     trace: Trace,
 
+    /// Replay on each of these kernels, in virtual machines, and compare them: see `iotrail run --kernels`
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["once", "trace"])]
+    kernels: Option<String>,
+
+    /// Boot with this accelerator: auto, kvm or tcg
+    #[arg(long, value_name = "HOW", requires = "kernels")]
+    accel: Option<String>,
+
     /// Print all sections, not only the answer
     #[arg(long, conflicts_with = "json")]
     full: bool,
@@ -119,6 +130,9 @@ fn pair(text: &str) -> std::result::Result<(PathBuf, PathBuf), String> {
 
 pub fn run(args: &ReplayArgs) -> Result<u8> {
     let Rings::PerThread = args.rings;
+    if let Some(kernels) = &args.kernels {
+        return on_kernels(args, kernels);
+    }
     let stop = interrupt::raise_flag()?;
     let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
@@ -171,6 +185,72 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
         false => terminal::show(&terminal::replay(&record, args.full))?,
     }
     Ok(0)
+}
+
+/// The replay as an experiment, with the options as second arm.
+fn on_kernels(args: &ReplayArgs, kernels: &str) -> Result<u8> {
+    #[derive(clap::Parser)]
+    struct Run {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+    let folder = tempfile::tempdir().map_err(|e| {
+        Error::machine("cannot create a temporary directory", "check the free space in TMPDIR or /tmp").because(e)
+    })?;
+    let file = folder.path().join("replay.toml");
+    output::write(Reserved::new(&file, Existing::Keep, "--kernels")?, experiment(args)?.as_bytes())?;
+    let mut line = vec!["run".to_owned(), file.display().to_string(), "--kernels".into(), kernels.into()];
+    line.extend(args.accel.as_ref().map(|accel| format!("--accel={accel}")));
+    line.extend(args.seed.map(|seed| format!("--seed={seed}")));
+    let flags = [(args.allow_write, "--allow-write"), (args.full, "--full"), (args.json, "--json")];
+    line.extend(flags.into_iter().filter(|(is, _)| *is).map(|(_, flag)| flag.to_owned()));
+    let line = <Run as clap::Parser>::try_parse_from(line).map_err(|e| Error::internal(e.to_string()))?;
+    experiments::run(&line.run)
+}
+
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// The text of that experiment.
+fn experiment(args: &ReplayArgs) -> Result<String> {
+    let recording = std::path::absolute(&args.recording)
+        .map_err(|e| Error::input("the current directory does not exist", "change to another one").because(e))?;
+    let mut file = toml::toml! {
+        name = "replay"
+        title = "a recorded program on several kernels"
+        question = "Does the kernel make a difference?"
+        expect = "Counts per I/O that depend on the kernel."
+        kind = "program"
+        metrics = ["iops", "cpu_per_io", "latency_p99"]
+    };
+    let number = |n: u32| Value::from(i64::from(n));
+    let list = |list: &String| Value::from(if list.trim() == "none" { "" } else { list });
+    let changes: Table = [
+        ("engine", args.engine.as_ref().map(|engine| name(engine).into())),
+        ("ring", args.ring.as_ref().map(list)),
+        ("register", args.register.clone().map(Value::from)),
+        ("batch", args.batch.map(number)),
+        ("depth", args.depth.map(number)),
+        ("speed", args.speed.as_ref().map(|speed| name(speed).into())),
+    ]
+    .into_iter()
+    .filter_map(|(option, value)| Some((option.to_owned(), value?)))
+    .collect();
+    let arm = |name: &str, options: Table| [("name".to_owned(), name.into())].into_iter().chain(options).collect();
+    let mut arms: Vec<Table> = vec![arm("unchanged", Table::new())];
+    if !changes.is_empty() {
+        arms.push(arm("changed", changes));
+    }
+    let maps: Vec<String> = args.maps.iter().map(|(old, new)| format!("{}={}", old.display(), new.display())).collect();
+    let mut load = Table::new();
+    load.insert("replay".into(), recording.display().to_string().into());
+    load.insert("requests".into(), Value::from(args.requests as i64));
+    load.insert("map".into(), maps.into());
+    file.insert("repeats".into(), number(args.repeats));
+    file.insert("load".into(), load.into());
+    file.insert("arm".into(), Value::from(arms));
+    toml::to_string(&file).map_err(|e| Error::internal(e.to_string()))
 }
 
 /// Maximum number of requests read by default.

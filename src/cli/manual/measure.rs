@@ -28,6 +28,7 @@ pub const BENCH: Page = Page {
     ],
     exit: &[
         ("0", "The load was measured (with --repeats, every time)."),
+        STOPPED,
         WRONG,
         ("3", "The machine, the kernel or the privileges do not allow it, or no I/O was measured."),
         CORRUPT,
@@ -138,6 +139,7 @@ pub const REPLAY: Page = Page {
             "Estimate the gain of io_uring for a program with synchronous calls.",
         ),
         ("iotrail replay r.iotrail --map /data=/mnt/other", "Replay on another disk."),
+        ("iotrail replay r.iotrail --kernels 6.1,newest", "Compare two kernels, in virtual machines."),
     ],
     exit: &[("0", "The replays were made."), WRONG, REFUSED, FAULT],
     files: &[

@@ -18,6 +18,8 @@ const FAST_NS: u64 = 20_000;
 const FAST_APART: f64 = 0.1;
 /// Minimum share of the threads' time off the CPU and outside recorded calls for other waits to be reported.
 const IDLE: f64 = 0.1;
+/// If the p99 differs by more from the recorded one, the replay does not predict it.
+const TAIL_APART: f64 = 0.2;
 
 pub(super) fn of(
     program: &Program,
@@ -25,6 +27,7 @@ pub(super) fn of(
     rounds: &[Round],
     checks: &Checks,
     files: &Files,
+    tail_error: Option<f64>,
 ) -> Vec<ReplayLimit> {
     let o = &program.observed;
     let (d, sums) = (&o.doubts, &o.sums);
@@ -40,7 +43,7 @@ pub(super) fn of(
         })
     };
     let limit = |(code, text): (&str, Option<String>)| Some(ReplayLimit { code: code.into(), text: text? });
-    let known: [(&str, Option<String>); 17] = [
+    let known: [(&str, Option<String>); 18] = [
         ("imported", fixed(d.imported, "an iolog contains no calls, completions or open flags: the replay cannot be checked against the recorded \
                                         program, and files are opened without O_DIRECT")),
         ("unchecked", checks.failed.as_ref().map(|why| {
@@ -72,6 +75,10 @@ pub(super) fn of(
             "the threads were off the CPU for {} of their time between calls: waits for locks, other threads, timers or the CPU are not replayed",
             percent(idle)
         ))),
+        ("tail_latency", tail_error.filter(|e| e.abs() > TAIL_APART).map(|e| {
+            let apart = if e > 0.0 { "above" } else { "below" };
+            format!("the p99 of the unchanged replay is {} {apart} the recorded one: the replay does not predict tail latencies", percent(e.abs()))
+        })),
         ("page_cache", page_cache(program, &checks.observed)),
         ("upper_bound", fixed(upper_bound, "the recording does not show whether a request depends on an earlier request's data: results with more \
                                             requests in flight are upper bounds")),

@@ -172,6 +172,7 @@ fn record(
     let fidelity = fidelity::of(&program.observed, &checks.observed);
     let slowdown = fidelity::slowdown(&checks.observed, &rounds[0]);
     let comparisons = answer::comparisons(arms, rounds, &fidelity, slowdown);
+    let tail_error = fidelity.get("latency_p99").and_then(|p99| p99.error).map(|e| e * slowdown.unwrap_or(1.0));
     let of_arm = |(at, (arm, round)): (usize, (&Arm, &Round))| ReplayArm {
         name: arm.name.clone(),
         upper_bound: arm.upper_bound,
@@ -196,7 +197,7 @@ fn record(
             batches::Kind::Varied => BatchKind::Varied,
             batches::Kind::Unknown => BatchKind::Unknown,
         },
-        limits: limits::of(program, arms, rounds, checks, files),
+        limits: limits::of(program, arms, rounds, checks, files, tail_error),
         fidelity,
         capture_slowdown: slowdown,
         arms: arms_shown,

@@ -42,7 +42,7 @@ fn batches(kind: BatchKind) -> &'static str {
 
 fn self_check(out: &mut Screen, r: &ReplayRecord) {
     let columns = [
-        Column::words("self-check", 18),
+        Column::words("self-check, traced", 18),
         Column::number("recorded", 10),
         Column::number("replayed", 10),
         Column::number("error", 8),
@@ -74,7 +74,7 @@ fn self_check(out: &mut Screen, r: &ReplayRecord) {
 
 fn arms(out: &mut Screen, r: &ReplayRecord) {
     let columns = [
-        Column::words("replay", 30),
+        Column::words("replay, not traced", 30),
         Column::number("calls/I/O", 9),
         Column::number("CPU/I/O", 8),
         Column::number("IOPS", 8),
