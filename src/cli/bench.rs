@@ -77,7 +77,7 @@ pub fn run(args: &BenchArgs) -> Result<u8> {
         true => terminal::print_measurement(&measurement)?,
         false => terminal::show(&terminal::bench(&measurement, args.full))?,
     }
-    Ok(0)
+    Ok(u8::from(measurement.interrupted()))
 }
 
 /// Uses a process per repeat, so that differences between processes (mainly memory placement) are included in the
@@ -92,7 +92,9 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
         let mut again = ourselves::command(Signal::TERM, || Ok(()));
         again.args(once(std::env::args_os().skip(1))).env(name, value);
         let out = again.output().map_err(ourselves::cannot_start)?;
-        if !out.status.success() {
+        let one = serde_json::from_slice::<Measurement>(&out.stdout);
+        let interrupted = one.as_ref().is_ok_and(Measurement::interrupted);
+        if !out.status.success() && !interrupted {
             let _ = std::io::stderr().write_all(&out.stderr);
             if args.json {
                 // Corrupt data is a result.
@@ -104,25 +106,24 @@ fn repeated(args: &BenchArgs) -> Result<u8> {
             // The warnings of the first process apply to every measurement.
             let _ = std::io::stderr().write_all(&out.stderr);
         }
-        let one = serde_json::from_slice(&out.stdout)
-            .map_err(|e| Error::internal("the measurement of another process cannot be read").because(e))?;
-        all.push(one);
+        all.push(one.map_err(|e| Error::internal("the measurement of another process cannot be read").because(e))?);
         bar.inc(1);
-        if stop.load(Ordering::Relaxed) {
+        if interrupted || stop.load(Ordering::Relaxed) {
             break;
         }
     }
     bar.finish_and_clear();
+    let partial = all.len() < args.repeats as usize || all.iter().any(Measurement::interrupted);
     if args.json {
         terminal::print_measurements(&all)?;
-        return Ok(0);
+        return Ok(u8::from(partial));
     }
     let each: Vec<String> = all.iter().filter_map(|m| m.iops.map(count)).collect();
     all.sort_by(|a, b| a.iops.unwrap_or(0.0).total_cmp(&b.iops.unwrap_or(0.0)));
     let middle = &all[all.len() / 2];
     terminal::show(&terminal::bench(middle, args.full))?;
     terminal::say(&format!("{}: {}; the median one is above", Unit::of(middle).per_second(), list(&each)));
-    Ok(0)
+    Ok(u8::from(partial))
 }
 
 /// The arguments with `--json` and without `--repeats`.

@@ -384,6 +384,10 @@ fn save_budget(args: &TraceArgs, path: &Path, existing: Existing) -> Result<u8> 
         terminal::say(&format!("run {run} of {}{with}", args.budget.expect_runs));
         let traced = watch(asked, &how, &Extra::default(), None)?;
         drop(busy);
+        if interrupt::raise_flag()?.load(Ordering::Relaxed) {
+            terminal::say(&format!("interrupted in run {run} of {}; no budget was saved", args.budget.expect_runs));
+            return Ok(1);
+        }
         let status = commands_own(&traced.record.subject);
         if traced.ended_by_us || status != 0 {
             let why =

@@ -190,7 +190,7 @@ fn ended_early() -> End {
         let options = format!("--trace off --engine epoll --between unix --warmup 0 --json {length}");
         bench(&place, &options).env("TMPDIR", &folders).spawn().expect("the tool starts")
     };
-    for (signal, status) in [(libc::SIGINT, 0), (libc::SIGKILL, 128 + libc::SIGKILL)] {
+    for (signal, status) in [(libc::SIGINT, 1), (libc::SIGKILL, 128 + libc::SIGKILL)] {
         let child = start(lasting);
         let id = child.id();
         let server = wait_for("a server", || children(id).first().copied());

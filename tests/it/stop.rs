@@ -162,8 +162,8 @@ fn stopped_bench() -> End {
     let child = bench(&place, "--rw nop --runtime 1h --neighbour busy:1 --json").spawn().expect("the tool starts");
     at_work(&child);
     kill(child.id(), libc::SIGINT);
-    let ended = end(child).ok();
-    assert_eq!(ended.stderr, "");
+    let ended = end(child);
+    assert_eq!((ended.status, ended.stderr.as_str()), (1, ""));
     let m = ended.json();
     crate::options::sound(&m);
     let codes: Vec<_> = m["warnings"].as_array().expect("a list").iter().map(|w| &w["code"]).collect();

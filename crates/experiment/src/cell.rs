@@ -27,7 +27,7 @@ use iotrail_probe::sampled::Profile;
 use iotrail_probe::sampling::Sampling;
 use iotrail_probe::subject::{Interface, Scope, Subject};
 use iotrail_probe::watch::ObjectSlot;
-use iotrail_schema::measurement::{Circumstances, Host, Measurement, SCHEMA, Target, Warning};
+use iotrail_schema::measurement::{Circumstances, Host, INTERRUPTED, Measurement, SCHEMA, Target, Warning};
 use iotrail_stats::quantile;
 
 /// The result of one cell.
@@ -275,7 +275,7 @@ fn measured(
     warnings.extend(outcome.warnings);
     if outcome.interrupted {
         warnings.push(Warning::new(
-            "interrupted",
+            INTERRUPTED,
             "the load was stopped early: the numbers cover only the part that ran",
             "run it again for a complete measurement",
         ));

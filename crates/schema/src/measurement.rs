@@ -123,10 +123,18 @@ pub struct Measurement {
     pub thrown_away: u32,
 }
 
+/// Code of the warning of a load that was stopped early.
+pub const INTERRUPTED: &str = "interrupted";
+
 impl Measurement {
     /// `n` per I/O; `None`: the number of I/Os is 0 or unknown.
     pub fn per_io(&self, n: u64) -> Option<f64> {
         self.ios.filter(|ios| *ios > 0).map(|ios| n as f64 / ios as f64)
+    }
+
+    /// Whether the load was stopped early.
+    pub fn interrupted(&self) -> bool {
+        self.warnings.iter().any(|w| w.code == INTERRUPTED)
     }
 
     /// Ready compared with posted; `None`: not known.

@@ -12,7 +12,7 @@ pub const NET: Page = Page {
         ("iotrail net serve 10.0.0.2:7000 --engine io_uring", "Serve on one machine ..."),
         ("iotrail net load 10.0.0.2:7000 --connections 64", "... and measure from another."),
     ],
-    exit: &[DONE, ("1", "A comparison by net bench was interrupted."), WRONG, REFUSED, FAULT],
+    exit: &[DONE, ("1", "The load or a comparison was interrupted."), WRONG, REFUSED, FAULT],
     files: &[STORE],
     see_also: &[
         "iotrail(1)",
@@ -66,6 +66,7 @@ pub const LOAD: Page = Page {
     ],
     exit: &[
         ("0", "The load was measured."),
+        STOPPED,
         WRONG,
         (
             "3",
@@ -102,7 +103,7 @@ pub const BENCH: Page = Page {
         ("0", "All measurements were made."),
         (
             "1",
-            "An experiment with several combinations was interrupted or, with --slurm, a measurement is incomplete. The measurements are stored and printed.",
+            "The measurement or experiment was interrupted, or, with --slurm, a measurement is incomplete. What was measured is printed, and stored if there is a store.",
         ),
         WRONG,
         REFUSED,

@@ -228,7 +228,7 @@ fn one(args: &BenchArgs, plan: &Plan) -> Result<u8> {
         true => terminal::print_measurement(&measurement)?,
         false => terminal::show(&terminal::net(&measurement, args.run.full))?,
     }
-    Ok(0)
+    Ok(u8::from(measurement.interrupted()))
 }
 
 fn measure_one(plan: &Plan, seed: Option<u32>, store: Option<&mut Store>) -> Result<Measurement> {

@@ -65,7 +65,7 @@ pub fn run(args: &LoadArgs) -> Result<u8> {
     }
     match broken_off {
         Some(e) => Err(e),
-        None => Ok(0),
+        None => Ok(u8::from(measurement.interrupted())),
     }
 }
 

@@ -197,6 +197,7 @@ pub fn of_measurement(m: &Measurement) -> Verdict {
     // If the sender is saturated, the server may have nothing to fix, but the sender does.
     let sender = m.warnings.iter().find(|w| w.code == "sender_bound").filter(|_| found.is_empty() && ios > 0);
     let nothing = match m.net.as_ref().map(|net| net.server.is_none()) {
+        _ if m.interrupted() => "interrupted, so these figures cover only the part that ran".into(),
         Some(true) => "the server was not measured".into(),
         _ => nothing_to_fix(m.stages.as_deref(), sampled, device),
     };

@@ -18,7 +18,7 @@ use iotrail_net::control::message::{Machine, Measured, Welcome};
 use iotrail_net::sender::spec::SenderSpec;
 use iotrail_net::sender::{self, Sent};
 use iotrail_schema::measurement::Trace;
-use iotrail_schema::measurement::{LoadRecord, Measurement, Ring, SCHEMA, Warning};
+use iotrail_schema::measurement::{INTERRUPTED, LoadRecord, Measurement, Ring, SCHEMA, Warning};
 use iotrail_schema::net_record::{NetRecord, ServerCounts, ServerRecord};
 use iotrail_stats::quantile;
 
@@ -133,7 +133,7 @@ pub fn run(
     measurement.warnings.append(&mut sent.warnings);
     if sent.interrupted {
         measurement.warnings.push(Warning::new(
-            "interrupted",
+            INTERRUPTED,
             "the load was stopped early: the numbers cover only the part that ran",
             "run it again for a complete measurement",
         ));
