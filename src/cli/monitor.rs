@@ -168,7 +168,13 @@ pub fn run(args: &MonitorArgs) -> Result<u8> {
     let asked = Asked { stop: &|| stop.load(Ordering::Relaxed), reload: &interrupt::reload };
     let manager = ServiceManager::of_environment();
     let dir = options.dir.clone();
-    let ended = monitor::monitor(options, &asked, &mut |news| told(&news, &manager, &dir));
+    let ended = monitor::monitor(options, &asked, &mut |news| {
+        told(&news, &manager, &dir);
+        // A unit may be started later, or its name may be wrong.
+        if let (News::Ready { processes: 0 }, Some(unit)) = (&news, &args.unit) {
+            say(Priority::Warning, &format!("unit {unit} has no process; waiting for one"));
+        }
+    });
     manager.notify("STOPPING=1");
     ended.map(|()| 0)
 }

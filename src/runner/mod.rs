@@ -120,7 +120,12 @@ pub fn whole_or_rest(plan: &mut Plan, seed: Option<u32>, how: Shown<'_>) -> Resu
                 resume(plan, &store, kernel.as_deref())?
             }
         };
-        measured(plan, &started, &mut store).map(Some)
+        let (outcome, record) = measured(plan, &started, &mut store)?;
+        if outcome == Outcome::Interrupted && record.done() == 0 {
+            store.forget(record.run)?;
+            return Ok(None);
+        }
+        Ok(Some((outcome, record)))
     });
     if !matches!(done, Ok(Some(_))) {
         store.abandon();
