@@ -386,7 +386,7 @@ mod tests {
             "{}",
             history.answer()
         );
-        assert_eq!(with([change]), "runs that other work disturbed 0 of 6 → 6 of 6");
+        assert_eq!(with([change]), "runs that other work disturbed: 0 of 6 → 6 of 6");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A history's result in words, for terminals and HTML pages.
 
+use std::collections::BTreeSet;
+
 use iotrail_base::words::{plural, three_digits};
 use iotrail_schema::run_record::value_text;
 
@@ -40,7 +42,12 @@ impl History {
                 change.runs_before
             ),
         };
-        format!("{}: {by} since run {} of {}{at}{disturbed}", self.experiment, change.run, day(&change.started))
+        let others = self.shown(false).iter().filter(|(_, c)| c.run == change.run).count() - 1;
+        let others = match others {
+            0 => String::new(),
+            n => format!(" ({} changed with it)", plural(n, "other figure")),
+        };
+        format!("{}: {by} since run {} of {}{at}{others}{disturbed}", self.experiment, change.run, day(&change.started))
     }
 
     fn unchanged(&self) -> String {
@@ -104,16 +111,21 @@ impl History {
 
 /// Facts that changed with the first run of the new level, for changes that start at the same run.
 pub fn with<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
-    let disturbed = |c: &Change| {
-        let (before, since) = (c.disturbed_before, c.disturbed_since);
-        let runs = (c.runs_before, c.runs_since);
-        (before + since > 0)
-            .then(|| format!("runs that other work disturbed {before} of {} → {since} of {}", runs.0, runs.1))
-    };
+    let changes: Vec<&Change> = changes.into_iter().collect();
     // The runs before the changes may differ.
-    let mut with: Vec<String> = changes.into_iter().flat_map(|c| c.with.iter().cloned().chain(disturbed(c))).collect();
+    let mut with: Vec<String> = changes.iter().flat_map(|c| c.with.iter().cloned()).collect();
     with.sort_unstable();
     with.dedup();
+    let disturbed = changes
+        .iter()
+        .filter(|c| c.disturbed_before + c.disturbed_since > 0)
+        .map(|c| format!("{} of {} → {} of {}", c.disturbed_before, c.runs_before, c.disturbed_since, c.runs_since));
+    let disturbed: BTreeSet<String> = disturbed.collect();
+    let by_figure = if disturbed.len() > 1 { ", by figure" } else { "" };
+    let disturbed: Vec<String> = disturbed.into_iter().collect();
+    with.extend(
+        (!disturbed.is_empty()).then(|| format!("runs that other work disturbed{by_figure}: {}", disturbed.join(", "))),
+    );
     match with.is_empty() {
         true => "no recorded difference: host, kernel, target and options are the same".into(),
         false => with.join("; "),
