@@ -45,8 +45,8 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         unless: None,
         role: Role::Follow,
         instead_of: &[],
-        purpose: "task work being added",
-        lost: "the stage queued, between ready and posted",
+        purpose: "queued task work",
+        lost: "the queued stage, between ready and posted",
     },
     // Since io_uring/tw.c (7.0) the caller chooses between the two in inlined code.
     Program {
@@ -56,8 +56,8 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         unless: Some("__io_req_task_work_add"),
         role: Role::Follow,
         instead_of: &[],
-        purpose: "task work being added under DEFER_TASKRUN",
-        lost: "the stage queued of such rings",
+        purpose: "queued task work with DEFER_TASKRUN",
+        lost: "the queued stage of rings with DEFER_TASKRUN",
     },
     Program {
         name: "interrupt_resched_sent",
@@ -66,7 +66,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         unless: None,
         role: Role::Counts,
         instead_of: &["interrupt_ipi_send"],
-        purpose: "reschedule IPIs sent, by call site",
+        purpose: "sent reschedule IPIs, by call site",
         lost: "kicks per I/O",
     },
     Program {
@@ -76,8 +76,8 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         unless: None,
         role: Role::Counts,
         instead_of: &[],
-        purpose: "the thread that a kick is for",
-        lost: "kicks to a thread that is just being switched in",
+        purpose: "threads to be kicked",
+        lost: "kicks of threads that are being switched in",
     },
     Program {
         name: "page_faulted",
@@ -87,7 +87,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         role: Role::Counts,
         instead_of: &["mode_page_fault"],
         purpose: "page faults",
-        lost: "page faults as mode switches",
+        lost: "mode switches by page faults",
     },
     Program {
         name: "aio_called_back",
@@ -96,8 +96,8 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         unless: None,
         role: Role::Aio,
         instead_of: &["aio_iomap_complete", "aio_block_complete"],
-        purpose: "native aio's completions",
-        lost: "its delivery path on a file system",
+        purpose: "native aio completions",
+        lost: "delivery paths of native aio on file systems",
     },
     Program {
         name: "block_called_back",
@@ -106,8 +106,8 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         unless: None,
         role: Role::Follow,
         instead_of: &["block_ended"],
-        purpose: "direct I/O that a worker of the file system ends",
-        lost: "its wait for that worker, distinguished from task work",
+        purpose: "direct I/O finished by a kernel worker of the file system",
+        lost: "the delivery time in that worker, separate from task work",
     },
 ];
 

@@ -12,9 +12,9 @@ use super::support::{Facts, Program, quiet, refusal};
 
 /// The programs that sample the CPU (`--profile`), a separate object: name, purpose, and information lost without them.
 const SAMPLING: [(&str, &str, &str); 3] = [
-    ("profile_sample", "samples of what the CPUs run", "where the CPU goes (--profile)"),
-    ("profile_idle", "samples of idle CPUs", "where the CPU goes, sampled by time"),
-    ("profile_timers", "which timers are the samples' own", "where the CPU goes, sampled by time"),
+    ("profile_sample", "CPU samples", "CPU profiles (--profile)"),
+    ("profile_idle", "samples of idle CPUs", "CPU profiles sampled by time"),
+    ("profile_timers", "timers of the sampler itself", "CPU profiles sampled by time"),
 ];
 
 /// Result of trying one program.

@@ -70,7 +70,7 @@ fn capabilities() -> Result<(), Failed> {
     let script = format!("setpriv --bounding-set -sys_admin,-bpf,-perfmon {TOOL} {LOAD}");
     let out = Command::new("sh").args(["-c", &script]).output()?;
     assert_eq!(out.status.code(), Some(3), "{}", said(&out));
-    assert!(said(&out).contains("it is root without CAP_BPF and CAP_PERFMON"), "{}", said(&out));
+    assert!(said(&out).contains("the process is root without CAP_BPF and CAP_PERFMON"), "{}", said(&out));
     Ok(())
 }
 

@@ -335,7 +335,7 @@ fn no_proc() -> Result<(), Failed> {
     let refused = said(&["bench", "--rw", "nop", "--count", "10", "--profile"])?;
     assert!(refused.contains("/proc is not mounted here"), "{refused}");
     let trace = said(&["trace", "--json", "--", "true"])?;
-    assert!(trace.contains("/proc is not mounted here: requests of POSIX AIO unknown"), "{trace}");
+    assert!(trace.contains("/proc is not mounted here; lost: POSIX AIO requests"), "{trace}");
     assert!(!trace.contains("this kernel has no posix_aio"), "{trace}");
     let check = said(&["check"])?;
     assert!(

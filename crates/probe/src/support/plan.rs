@@ -42,7 +42,7 @@ pub fn plan(facts: &Facts, roles: &[Role]) -> Result<Plan, String> {
         }
     }
     if roles.contains(&Role::Follow) && facts.multishot_flags.is_none() {
-        plan.missing.push((MULTISHOT, "operations of multishot requests' later completions"));
+        plan.missing.push((MULTISHOT, "opcodes of the later completions of multishot requests"));
     }
     Ok(plan)
 }
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(got.missing, [("interrupt_ipi_send", "kicks per I/O")]);
         let unflagged = Facts { multishot_flags: None, ..facts(all()) };
         let got = plan(&unflagged, &[Role::Follow]).unwrap();
-        assert_eq!(got.missing, [("REQ_F_APOLL_MULTISHOT", "operations of multishot requests' later completions")]);
+        assert_eq!(got.missing, [("REQ_F_APOLL_MULTISHOT", "opcodes of the later completions of multishot requests")]);
         assert!(plan(&unflagged, &[Role::Completion]).unwrap().missing.is_empty(), "a load of our own needs it not");
         some.remove("io_uring_complete");
         let e = plan(&facts(some), &[Role::Completion]).unwrap_err();

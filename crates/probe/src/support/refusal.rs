@@ -83,7 +83,7 @@ fn cause(number: i32) -> (String, &'static str) {
         libc::EBUSY | libc::EEXIST => {
             ("another program uses the probe's attachment point", "stop other tracers (perf, bpftrace) and try again")
         }
-        libc::EAGAIN | libc::EINTR => ("the kernel gave up loading the program halfway", "try again"),
+        libc::EAGAIN | libc::EINTR => ("the kernel aborted loading the program", "try again"),
         libc::ENOSYS => (
             "the kernel has no bpf(2), or a seccomp filter hides it",
             "a kernel with CONFIG_BPF_SYSCALL, or let the filter of the container or service allow bpf",
@@ -106,16 +106,16 @@ fn not_allowed(c: &Circumstances, lockdown: impl Fn() -> Option<String>) -> (Str
     let has = |capability| p.has(capability) == Some(true);
     let may = has(Capability::SysAdmin) || has(Capability::Bpf) && has(Capability::Perfmon);
     let (why, remedy) = if p.initial_namespace == Some(false) {
-        ("it is in a user namespace", "run it outside, as root or with CAP_BPF and CAP_PERFMON")
+        ("the process is in a user namespace", "run it outside, as root or with CAP_BPF and CAP_PERFMON")
     } else if !may && p.euid == 0 {
-        ("it is root without CAP_BPF and CAP_PERFMON", "give the container or service CAP_BPF and CAP_PERFMON")
+        ("the process is root without CAP_BPF and CAP_PERFMON", "give the container or service CAP_BPF and CAP_PERFMON")
     } else if !may {
-        ("it has neither CAP_BPF nor CAP_SYS_ADMIN", "run as root, or with CAP_BPF and CAP_PERFMON")
+        ("the process has neither CAP_BPF nor CAP_SYS_ADMIN", "run as root, or with CAP_BPF and CAP_PERFMON")
     } else if lockdown().as_deref() == Some("confidentiality") {
         ("the kernel is locked down: confidentiality", "boot without lockdown=confidentiality")
     } else if matches!(p.seccomp, Some(Seccomp::Filter | Seccomp::Strict)) {
         (
-            "the seccomp filter of the container or service refuses bpf",
+            "the seccomp filter of the container or service blocks bpf",
             "let the filter allow bpf and perf_event_open, or run outside it",
         )
     } else {

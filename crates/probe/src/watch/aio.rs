@@ -32,7 +32,7 @@ impl Watch<'_> {
         let programs = &self.skel.progs;
         let at_once = self.plan.attach.contains(&posix_aio::AT_ONCE).then_some(&programs.posix_aio_called);
         if self.posix_aio.attach(at_once, &programs.posix_aio_called_each, tgid).is_err() {
-            self.plan.missing.push((posix_aio::EACH, "requests of POSIX AIO"));
+            self.plan.missing.push((posix_aio::EACH, "POSIX AIO requests"));
         }
     }
 

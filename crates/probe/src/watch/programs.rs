@@ -20,7 +20,7 @@ impl Watch<'_> {
     pub fn missing(&self) -> Vec<Warning> {
         let warning = |(name, lost): &(&str, &str)| {
             let (why, remedy) = support::missing_why(name);
-            Warning::new("probe_missing", format!("{why}: {lost} unknown"), remedy)
+            Warning::new("probe_missing", format!("{why}; lost: {lost}"), remedy)
         };
         let mut warnings: Vec<Warning> = self.plan.missing.iter().map(warning).collect();
         // Two programs may share a purpose.
