@@ -96,9 +96,9 @@ fn named(supported: &[bool]) -> Opcodes {
             // Known but rejected: disabled in the kernel configuration (network, epoll, futexes).
             Some(false) => Err(Refusal::new(
                 "this kernel was built without it",
-                format!("{}, with the subsystem it belongs to", refusal::or_later((o.since.0, o.since.1, 0))),
+                format!("{}, built with the subsystem it belongs to", refusal::or_later((o.since.0, o.since.1, 0))),
             )),
-            None => Err(Refusal::new("this kernel does not have it", refusal::or_later((o.since.0, o.since.1, 0)))),
+            None => Err(Refusal::new("not supported by this kernel", refusal::or_later((o.since.0, o.since.1, 0)))),
         },
     });
     Opcodes { known: known.collect(), unnamed: supported.iter().skip(opcode::ALL.len()).filter(|&&s| s).count() }
@@ -113,17 +113,17 @@ pub fn registrations(circumstances: &Circumstances) -> Vec<Registration> {
     vec![
         Registration {
             name: "files",
-            purpose: "requests without a look-up of their file",
+            purpose: "requests without file look-ups",
             answer: on_a_ring((5, 1, 0), register_file),
         },
         Registration {
             name: "buffers",
-            purpose: "requests without pinning of their buffers' pages",
+            purpose: "requests without pinning pages",
             answer: on_a_ring((5, 1, 0), register_buffer),
         },
         Registration {
             name: "ring",
-            purpose: "system calls without a look-up of the ring",
+            purpose: "system calls without ring look-ups",
             answer: on_a_ring((5, 18, 0), register_ring),
         },
     ]
@@ -144,7 +144,7 @@ impl Kind {
     fn of(name: &'static str, table: &[Name], is_flags: bool, bits: u64) -> Self {
         let answer = |number: usize, n: &Name| match bits >> number & 1 {
             1 => Ok(()),
-            _ => Err(Refusal::new("this kernel does not have it", refusal::or_later((n.since.0, n.since.1, 0)))),
+            _ => Err(Refusal::new("not supported by this kernel", refusal::or_later((n.since.0, n.since.1, 0)))),
         };
         let known = table.iter().enumerate().map(|(number, n)| (*n, answer(number, n))).collect();
         let rest = uring::unnamed(table, bits);

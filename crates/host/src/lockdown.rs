@@ -32,11 +32,11 @@ fn in_file(text: &str) -> Option<String> {
 
 fn by_effects(integrity: Option<bool>, confidentiality: Option<bool>) -> Lockdown {
     let (mode, how) = match (integrity, confidentiality) {
-        (_, Some(true)) => (Some("confidentiality"), "the kernel refuses samples of its registers"),
-        (Some(true), Some(false)) => (Some("integrity"), "the kernel refuses PCI control but allows register samples"),
+        (_, Some(true)) => (Some("confidentiality"), "the kernel denies register samples"),
+        (Some(true), Some(false)) => (Some("integrity"), "the kernel denies PCI control but allows register samples"),
         (Some(false), _) => (Some("none"), "the kernel allows PCI control"),
         (Some(true), None) => (None, "locked down, but the mode is unknown"),
-        (None, _) => (None, "securityfs is not mounted, and no effect of lockdown could be tried"),
+        (None, _) => (None, "securityfs is not mounted, and the effects of lockdown could not be tested"),
     };
     Lockdown { mode: mode.map(str::to_owned), how: how.into() }
 }

@@ -49,13 +49,13 @@ impl Circumstances {
     pub fn ring(&self, errno: i32) -> Refusal {
         let filter = || {
             Refusal::new(
-                "the seccomp filter of this process (a container's or a service's) refuses io_uring",
+                "the seccomp filter of this process (a container's or a service's) blocks io_uring",
                 "let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it",
             )
         };
         match errno {
             libc::ENOSYS if self.older_than((5, 1, 0)) => {
-                Refusal::new("this kernel is older than io_uring", "Linux 5.1 or later; 6.1 for everything here")
+                Refusal::new("this kernel is older than io_uring", "Linux 5.1 or later (6.1 for all features)")
             }
             // Since 6.6 the setting exists if io_uring is built in, so a filter must have rejected the call.
             libc::ENOSYS
@@ -106,10 +106,10 @@ impl Circumstances {
     /// A setup flag was rejected although a plain ring was not. `since`: first kernel with the flag.
     pub(super) fn flag(&self, errno: i32, since: Version) -> Refusal {
         match errno {
-            libc::EINVAL if self.older_than(since) => Refusal::new("this kernel does not have it", or_later(since)),
+            libc::EINVAL if self.older_than(since) => Refusal::new("not supported by this kernel", or_later(since)),
             libc::EINVAL => Refusal::new(
                 format!("the kernel rejects it, although Linux {} supports it", name(since)),
-                format!("{}, not changed by its distributor in this", or_later(since)),
+                format!("{}, without a distributor's change to this feature", or_later(since)),
             ),
             libc::EPERM if self.older_than((5, 11, 0)) => {
                 Refusal::new("before Linux 5.11, only root may use SQPOLL", "run as root")
@@ -121,13 +121,13 @@ impl Circumstances {
     /// io_uring_register rejected an operation.
     pub(super) fn register(&self, errno: i32, since: Version) -> Refusal {
         match errno {
-            libc::EINVAL if self.older_than(since) => Refusal::new("this kernel does not have it", or_later(since)),
+            libc::EINVAL if self.older_than(since) => Refusal::new("not supported by this kernel", or_later(since)),
             libc::ENOMEM => Refusal::new(
                 "it counts as locked memory, and this user's limit is reached",
                 "raise it: ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or run with CAP_IPC_LOCK",
             ),
             libc::EPERM | libc::ENOSYS | libc::EACCES if self.filtered() => Refusal::new(
-                "the seccomp filter of this process refuses io_uring_register",
+                "the seccomp filter of this process blocks io_uring_register",
                 "let the filter allow io_uring_register, or run outside it",
             ),
             other => unexplained("io_uring_register", other),
@@ -143,12 +143,12 @@ impl Circumstances {
                     _ => String::new(),
                 };
                 Refusal::new(
-                    format!("all native aio requests of this system are in use{room}"),
+                    format!("the system-wide limit of native aio requests is reached{room}"),
                     "as root: raise fs.aio-max-nr with sysctl",
                 )
             }
             libc::EPERM | libc::ENOSYS | libc::EACCES if self.filtered() => Refusal::new(
-                "the seccomp filter of this process refuses native aio",
+                "the seccomp filter of this process blocks native aio",
                 "let the filter allow io_setup, io_submit, io_getevents and io_destroy, or run outside it",
             ),
             libc::ENOSYS => Refusal::new("this kernel was built without native aio", "a kernel with CONFIG_AIO=y"),

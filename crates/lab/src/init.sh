@@ -1,6 +1,6 @@
 #!/bin/busybox sh
-# Process 1 of the lab's guest: mounts the host's files so that nothing can be written to them, hands over to iotrail.
-# /lab.conf says: RELEASE, MODULES (their folder on the host; empty: they are shared apart, and the files are not the host's), BOOT (modules to load), DRIVES (how many).
+# Process 1 in the lab's guest: mounts the host's files so that they cannot be modified, then starts iotrail.
+# /lab.conf sets RELEASE, MODULES (their directory on the host; empty: shared separately, because the files are not the host's), BOOT (modules to load) and DRIVES (number of drives).
 /bin/busybox --install -s /bin
 export PATH=/bin
 mount -t proc proc /proc
@@ -21,8 +21,8 @@ mount -t 9p -o "ro,$options,cache=loose" hostroot /host || fail "the host's file
 mount -t tmpfs -o size=50% tmpfs /writes
 mkdir /writes/upper /writes/work
 mount -t overlay -o lowerdir=/host,upperdir=/writes/upper,workdir=/writes/work overlay /root ||
-    fail "nothing can be laid over the host's files"
-# What another root may lack.
+    fail "cannot mount an overlay over the host's files"
+# Directories that another root may lack.
 [ -n "$MODULES" ] || for folder in proc sys dev run tmp bin sbin etc root mnt lib/modules; do mkdir -p "/root/$folder"; done
 [ -e /root/bin/sh ] || { cp /bin/busybox /root/bin/busybox && chroot /root /bin/busybox --install -s /bin; }
 mount -t proc proc /root/proc
@@ -33,7 +33,7 @@ mount -t devpts -o ptmxmode=666 devpts /root/dev/pts
 mount -t tmpfs tmpfs /root/dev/shm
 mount -t mqueue mqueue /root/dev/mqueue
 mount -t tmpfs tmpfs /root/run
-# What a kernel lacks of these, it lacks.
+# A kernel may lack some of these.
 mount -t tracefs tracefs /root/sys/kernel/tracing
 mount -t debugfs debugfs /root/sys/kernel/debug
 mount -t securityfs securityfs /root/sys/kernel/security
@@ -43,9 +43,9 @@ for name in fd:/proc/self/fd stdin:/proc/self/fd/0 stdout:/proc/self/fd/1 stderr
     [ -e "/root/dev/${name%%:*}" ] || ln -s "${name#*:}" "/root/dev/${name%%:*}"
 done
 mkdir -p /root/run/iotrail-lab
-mount -t 9p -o "rw,$options,cache=none" labout /root/run/iotrail-lab || fail "the folder for results cannot be mounted"
+mount -t 9p -o "rw,$options,cache=none" labout /root/run/iotrail-lab || fail "the results directory cannot be mounted"
 
-# All modules, for the programs in there and for the kernel, which runs this root's /sbin/modprobe.
+# All modules, for programs in the guest and for the kernel, which runs this root's /sbin/modprobe.
 mkdir -p "/root/lib/modules/$RELEASE"
 for place in /root /; do
     if [ -n "$MODULES" ]; then
@@ -53,12 +53,12 @@ for place in /root /; do
     elif [ "$place" = /root ]; then
         mount -t 9p -o "ro,$options,cache=loose" labmodules "/root/lib/modules/$RELEASE" || fail "the kernel's modules cannot be mounted"
     else
-        # A share is mounted once.
+        # Each share is mounted only once.
         mount --bind "/root/lib/modules/$RELEASE" "/lib/modules/$RELEASE"
     fi
 done
-# For programs that load modules where this machine has nothing to do it with, or what it has (kmod) reads another list of this kernel's
-# modules than there is: nothing but the guest sees the link.
+# For programs that load modules if this machine has no tools for it, or if its tools (kmod) read a module list that this kernel's modules
+# lack. Only the guest sees the links.
 cp /bin/busybox /root/run/busybox
 [ -e "/root/lib/modules/$RELEASE/modules.dep.bin" ] && has_list=y
 for name in modprobe insmod rmmod lsmod; do
@@ -69,18 +69,18 @@ ip link set lo up
 hostname iotrail-lab
 ulimit -l unlimited
 
-# One drive after the other, so that their numbers follow the order in which they were asked for.
+# One drive after another, so that their numbers are in the requested order.
 if [ "$DRIVES" -gt 0 ]; then
     echo 0 >/sys/bus/pci/drivers_autoprobe
     modprobe nvme || fail "the module nvme was not loaded"
     drive=0
     for device in /sys/bus/pci/devices/*; do
         [ "$(cat "$device/class")" = 0x010802 ] || continue
-        echo "${device##*/}" >/sys/bus/pci/drivers/nvme/bind || fail "the drive ${device##*/} was not taken by its driver"
+        echo "${device##*/}" >/sys/bus/pci/drivers/nvme/bind || fail "the driver did not bind the drive ${device##*/}"
         waited=0
         until [ -b "/dev/nvme${drive}n1" ]; do
             waited=$((waited + 1))
-            [ "$waited" -lt 600 ] || fail "the drive nvme${drive}n1 did not come up"
+            [ "$waited" -lt 600 ] || fail "the drive nvme${drive}n1 did not appear"
             sleep 0.1
         done
         drive=$((drive + 1))
@@ -89,4 +89,4 @@ if [ "$DRIVES" -gt 0 ]; then
 fi
 
 chroot /root /run/iotrail-lab/bin/iotrail lab guest </dev/null >/dev/console 2>&1
-fail "the command's keeper ended with status $?"
+fail "the process that runs the command ended with status $?"

@@ -93,9 +93,7 @@ pub fn prepare<'a>(asked: &'a MachineOptions<'a>, tell: &dyn Fn(&str)) -> Result
         && asked.may_emulate
         && let Some(reason) = Failure::of(asked.cache, &asked.kernel.vmlinux).reason()
     {
-        tell(&format!(
-            "KVM failed to run this kernel on this host before ({reason}); to try it again, use --accel kvm"
-        ));
+        tell(&format!("KVM previously failed to run this kernel on this host ({reason}); to retry, use --accel kvm"));
         acceleration = Acceleration::Emulation;
     }
     let qemu = tools::qemu(asked.cache, asked.arch, acceleration, tell)?;

@@ -26,27 +26,27 @@ const fn flag(name: &'static str, bit: u32, with: &[u32], since: (u32, u32), pur
 /// Flags of iotrail's own loads come first, in the order of their names in a list.
 #[rustfmt::skip]
 pub const ALL: [SetupFlag; 21] = [
-    flag("coop_taskrun", 8, &[], (5, 19), "task work without an interrupt of the running task"),
+    flag("coop_taskrun", 8, &[], (5, 19), "task work without interrupting the running task"),
     flag("taskrun_flag", 9, &[8], (5, 19), "a user-mode flag for pending task work"),
-    flag("defer_taskrun", 13, &[12], (6, 1), "task work only when the task asks for it"),
-    flag("single_issuer", 12, &[], (6, 0), "one submitting thread"),
+    flag("defer_taskrun", 13, &[12], (6, 1), "task work only when the task requests it"),
+    flag("single_issuer", 12, &[], (6, 0), "a single submitting thread"),
     flag("sqpoll", 1, &[], (5, 1), "submission by a kernel thread"),
     flag("iopoll", 0, &[], (5, 1), "completions by polling the device"),
-    flag("hybrid_iopoll", 17, &[0], (6, 13), "polling that sleeps first"),
+    flag("hybrid_iopoll", 17, &[0], (6, 13), "polling after an initial sleep"),
     flag("submit_all", 7, &[], (5, 18), "batches that continue after a bad request"),
     flag("no_sqarray", 16, &[], (6, 6), "a submission queue without its index array"),
-    flag(CQSIZE, 3, &[], (5, 5), "a completion queue of a chosen size"),
-    flag("sq_aff", 2, &[1], (5, 1), "a CPU for the SQPOLL thread"),
-    flag("clamp", 4, &[], (5, 6), "rings that are shrunk if too large"),
+    flag(CQSIZE, 3, &[], (5, 5), "a completion queue with a chosen size"),
+    flag("sq_aff", 2, &[1], (5, 1), "an SQPOLL thread bound to a CPU"),
+    flag("clamp", 4, &[], (5, 6), "rings reduced to the maximum size if too large"),
     flag("attach_wq", 5, &[], (5, 6), "workers shared with another ring"),
     flag("r_disabled", 6, &[], (5, 10), "a ring that starts disabled"),
-    flag("sqe128", 10, &[], (5, 19), "big submission entries: device passthrough"),
-    flag("cqe32", 11, &[], (5, 19), "big completion entries: device passthrough"),
+    flag("sqe128", 10, &[], (5, 19), "128-byte submission entries, for device passthrough"),
+    flag("cqe32", 11, &[], (5, 19), "32-byte completion entries, for device passthrough"),
     flag("no_mmap", 14, &[], (6, 5), "rings in the program's own memory"),
     flag("registered_fd_only", 15, &[14], (6, 5), "a ring without a descriptor"),
     flag("cqe_mixed", 18, &[], (6, 18), "completion entries of both sizes in one ring"),
     flag("sqe_mixed", 19, &[], (6, 19), "submission entries of both sizes in one ring"),
-    flag("sq_rewind", 20, &[16], (7, 0), "a submission queue that each call reads from its first entry"),
+    flag("sq_rewind", 20, &[16], (7, 0), "a submission queue that each call reads from the start"),
 ];
 
 /// The flag with a value.

@@ -36,7 +36,7 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: &CpuList) -> Opti
         if irq::affinity_in(&roots.system, interrupt.irq).movable == Some(false) {
             return Some(managed(roots, target, &name));
         }
-        if let Some(e) = not_writable(&format!("where {name} goes"), &file) {
+        if let Some(e) = not_writable(&format!("the affinity of {name}"), &file) {
             return Some(e);
         }
     }
@@ -55,10 +55,9 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: &CpuList) -> Opti
 fn managed(roots: &Roots, target: &Target, name: &str) -> Error {
     let reload = match driver::device_of(roots, target) {
         Ok(device) => match device.user(roots) {
-            None => "; or set poll-queues, with which the driver leaves fewer CPUs with interrupts".to_owned(),
+            None => "; or set poll-queues, so that the driver's interrupts use fewer CPUs".to_owned(),
             Some(user) => format!(
-                "; giving the device to its driver anew with other queue counts (poll-queues) is for one that nothing \
-                 uses, and this one is {user}"
+                "; rebinding the device with other queue counts (poll-queues) requires an unused device, but this one is {user}"
             ),
         },
         Err(_) => String::new(),
@@ -110,16 +109,13 @@ mod tests {
         assert_eq!(
             says(&t, "0"),
             "interrupt 36 (virtio1-req.0) cannot be moved: the kernel manages the affinity of its queues' interrupts; \
-             move the load instead: cpus = \"irq\" or \"non-irq\"; giving the device to its driver anew with other queue \
-             counts (poll-queues) is for one that nothing uses, and this one is mounted at /"
+             move the load instead: cpus = \"irq\" or \"non-irq\"; rebinding the device with other queue counts \
+             (poll-queues) requires an unused device, but this one is mounted at /"
         );
         // An interrupt that is already delivered there need not be moved.
         assert!(refusal(&roots(&t), Some(&target("vda")), &cpus("0-1")).is_none());
         let unused = t.file("proc/self/mountinfo", "");
-        assert!(
-            says(&unused, "0")
-                .ends_with("; or set poll-queues, with which the driver leaves fewer CPUs with interrupts")
-        );
+        assert!(says(&unused, "0").ends_with("; or set poll-queues, so that the driver's interrupts use fewer CPUs"));
     }
 
     #[test]

@@ -25,7 +25,12 @@ impl Item {
     pub fn text(&self) -> String {
         let subject = self.change.subject();
         self.undone.as_ref().map_or_else(
-            || format!("{}: waits for the setting with which it was changed", subject.display()),
+            || {
+                format!(
+                    "{}: not restored yet: a setting that the kernel changed together with it cannot be restored",
+                    subject.display()
+                )
+            },
             |undone| undone.text(subject),
         )
     }

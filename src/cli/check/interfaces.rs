@@ -27,7 +27,7 @@ fn flag(name: &str, text: &str) -> Item {
 /// Without rings nothing else can be queried, so only the ring is reported as missing.
 fn without_rings(refusal: &Refusal) -> Vec<Item> {
     let ring = Item::ok(Section::IoUring, "io_uring.ring", "ring", "");
-    let mut items = vec![refused(ring, refusal, "the io_uring engine")];
+    let mut items = vec![refused(ring, refusal, "--engine io_uring")];
     items.extend(io_uring::flag_names().map(|name| Item {
         state: State::Unknown,
         restore: Some("see ring".into()),
@@ -57,7 +57,7 @@ fn rings(circumstances: &Circumstances) -> Vec<Item> {
     let open_to = match circumstances.settings.io_uring_disabled {
         Some(0) => "available; kernel.io_uring_disabled is 0: allowed for all processes",
         Some(1) => "available; kernel.io_uring_disabled is 1: allowed for this process, not for unprivileged ones",
-        _ => "made",
+        _ => "available",
     };
     let mut items = vec![Item::ok(Section::IoUring, "io_uring.ring", "ring", open_to)];
     for f in io_uring::flags(circumstances) {
@@ -74,14 +74,14 @@ fn rings(circumstances: &Circumstances) -> Vec<Item> {
             for op in opcodes.known {
                 let item = Item::ok(Section::IoUring, &format!("io_uring.opcode.{}", op.name), op.name, "supported")
                     .in_group(OPCODES);
-                items.push(answered(item, &op.answer, "programs that use them"));
+                items.push(answered(item, &op.answer, "support for programs that use them"));
             }
             if opcodes.unnamed > 0 {
                 items.push(Item::fact(
                     Section::IoUring,
                     "io_uring.opcodes_unnamed",
                     "",
-                    format!("and {} that are newer than this program", opcodes.unnamed),
+                    format!("and {} newer ones, unknown to this version of iotrail", opcodes.unnamed),
                 ));
             }
         }
@@ -106,11 +106,11 @@ fn kinds(circumstances: &Circumstances) -> Vec<Item> {
         let id = kind.name.replace(' ', "_");
         for (n, answer) in kind.known.into_iter().filter(|_| kind.name != io_uring::SETUP_FLAGS) {
             let item = Item::ok(Section::IoUring, &format!("io_uring.{id}.{}", n.name), n.name, "supported");
-            items.push(answered(item.in_group(kind.name), &answer, "programs that use them"));
+            items.push(answered(item.in_group(kind.name), &answer, "support for programs that use them"));
         }
         if !kind.unnamed.is_empty() {
             let each = kind.unnamed.iter().map(|n| if kind.is_flags { format!("bit {n}") } else { n.to_string() });
-            let text = format!("newer than this program: {}", each.collect::<Vec<_>>().join(", "));
+            let text = format!("unknown to this version of iotrail: {}", each.collect::<Vec<_>>().join(", "));
             items.push(Item::fact(Section::IoUring, &format!("io_uring.{id}_unnamed"), kind.name, text));
         }
     }
@@ -122,7 +122,7 @@ fn engine(name: &str, answer: Result<String, Refusal>) -> Item {
     let item = Item::ok(Section::Engines, &format!("engine.{name}"), name, "");
     match answer {
         Ok(text) => Item { text, ..item },
-        Err(refusal) => refused(item, &refusal, &format!("--engine {name}, and comparisons with it")),
+        Err(refusal) => refused(item, &refusal, &format!("--engine {name}, and comparisons that use it")),
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
     fn an_unavailable_interface_lists_the_lost_engine() {
         let item = engine("io_uring", Err(Refusal { why: "w".into(), restore: "r".into() }));
         assert_eq!((item.name.as_str(), item.state), ("io_uring", State::Missing));
-        assert_eq!(item.lost.as_deref(), Some("--engine io_uring, and comparisons with it"));
+        assert_eq!(item.lost.as_deref(), Some("--engine io_uring, and comparisons that use it"));
         assert_eq!((item.text.as_str(), item.restore.as_deref()), ("w", Some("r")));
         let item = engine("libaio", Ok("a context can be made".into()));
         assert_eq!((item.state, item.text.as_str(), item.lost), (State::Ok, "a context can be made", None));

@@ -16,7 +16,7 @@ fn probing(p: &Privileges) -> Item {
             HERE,
             id,
             name,
-            format!("{who}; capabilities can't be read"),
+            format!("{who}; the capabilities are unreadable"),
             "mount /proc where this process can read it",
         );
     };
@@ -84,7 +84,7 @@ fn memlock(p: &Privileges) -> Item {
             id,
             name,
             format!("{}: less than the default load's buffers ({})", size(bytes), size(DEFAULT_LOAD)),
-            "registered buffers (--register buffers), and many rings at once",
+            "registered buffers (--register buffers), and many concurrent rings",
             raise,
         ),
     }
@@ -102,7 +102,7 @@ pub(super) fn open_files(limit: Option<u64>, needed: Option<u64>) -> Item {
             id,
             name,
             format!("at most {limit}, and the probes need up to {needed}"),
-            "the probes, or some of them; loads of many jobs or connections",
+            "some or all probes; loads with many jobs or connections",
             format!("raise the hard limit: ulimit -Hn {needed}, or LimitNOFILE={needed} of the service"),
         ),
         (Some(limit), _) => Item::ok(HERE, id, name, format!("{limit} for this process")),

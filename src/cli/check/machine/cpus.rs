@@ -21,9 +21,9 @@ pub(in crate::cli::check) fn cpus(cpus: &Cpus, virtualisation: Option<&str>) -> 
                     HERE,
                     "cpus.non_irq",
                     without,
-                    "none: each CPU handles some",
+                    "none: every CPU handles interrupts of the target",
                     "--cpus non-irq: a load on a CPU without the target's interrupts",
-                    "more CPUs than the disk has queues, or interrupts that can be moved",
+                    "more CPUs than disk queues, or movable interrupts",
                 )
             } else {
                 Item::ok(HERE, "cpus.non_irq", without, format!("CPU {}", listed(free)))
@@ -43,15 +43,14 @@ pub(in crate::cli::check) fn cpus(cpus: &Cpus, virtualisation: Option<&str>) -> 
     items.push(match virtualisation {
         Some("none") => Item::ok(HERE, "cpus.virtualisation", "bare metal", "no hypervisor"),
         Some(name) => {
-            let text =
-                format!("{name}{}: times include overhead of the hypervisor; compare pairs, not single runs", stolen());
+            let text = format!("{name}{}: times include hypervisor overhead; compare pairs, not single runs", stolen());
             Item::fact(HERE, "cpus.virtualisation", "virtual machine", text)
         }
         None => Item::unknown(
             HERE,
             "cpus.virtualisation",
             "virtual machine",
-            "neither processor nor firmware reports it",
+            "neither the processor nor the firmware reports one",
             "mount sysfs on /sys",
         ),
     });
@@ -117,7 +116,7 @@ pub(super) fn governor(online: &[u32]) -> Item {
             id,
             name,
             format!("governor {}", some.join(", ")),
-            "a constant frequency: it varies with the load, and so do all times",
+            "a constant CPU frequency: frequency and times vary with the load",
             "as root: cpupower frequency-set -g performance",
         ),
     }

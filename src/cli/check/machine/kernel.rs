@@ -47,9 +47,7 @@ pub(super) fn locked(found: lockdown::Lockdown) -> Item {
             "the probes: BPF programs may not read kernel memory",
             "boot with lockdown=integrity or without lockdown",
         ),
-        Some("integrity") => {
-            Item::ok(here, id, name, format!("integrity ({how}), which permits all that the probes need"))
-        }
+        Some("integrity") => Item::ok(here, id, name, format!("integrity ({how}): the probes are allowed")),
         Some(mode) => Item::ok(here, id, name, format!("{mode} ({how})")),
         None => Item::unknown(here, id, name, how, "mount -t securityfs securityfs /sys/kernel/security, as root"),
     }
@@ -57,7 +55,7 @@ pub(super) fn locked(found: lockdown::Lockdown) -> Item {
 
 pub(super) fn symbols(readable: Option<bool>, restrict: Option<u32>) -> Item {
     let (here, id, name) = (Section::Kernel, "kernel.symbols", "kernel symbols");
-    let lost = "the interrupt or system call that delivered a completion: entry points have no names";
+    let lost = "the names of the interrupts and system calls that delivered completions";
     match readable {
         Some(true) => Item::ok(here, id, name, "/proc/kallsyms shows addresses"),
         Some(false) => {

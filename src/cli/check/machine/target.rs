@@ -29,7 +29,7 @@ pub(in crate::cli::check) fn target(found: Option<&Description>) -> Vec<Item> {
             HERE,
             "target.disk",
             "disk",
-            "no visible block device is below it",
+            "no underlying block device is visible",
             "interrupts and queues of the target; --cpus irq and non-irq",
             "specify a file on a disk, or a block device: --file PATH",
         ));
@@ -91,10 +91,11 @@ pub(super) fn poll_queues(disk: &Disk, id: &str) -> Item {
         Some(0) => {
             let restore = match disk.driver.as_deref() {
                 Some("nvme") => "boot with nvme.poll_queues=N, or load the module with poll_queues=N".to_owned(),
-                Some("virtio_blk") => "boot with virtio_blk.poll_queues=N, on a hypervisor that gives the disk more \
-                                       queues than that"
-                    .to_owned(),
-                _ => "a disk whose driver has them (NVMe with nvme.poll_queues=N)".to_owned(),
+                Some("virtio_blk") => {
+                    "boot with virtio_blk.poll_queues=N, if the hypervisor provides more than N queues for the disk"
+                        .to_owned()
+                }
+                _ => "a disk whose driver supports poll queues (NVMe with nvme.poll_queues=N)".to_owned(),
             };
             Item::missing(here, id, name, "none", "polled completions: --ring iopoll and hybrid_iopoll", restore)
         }
