@@ -42,7 +42,7 @@ fn refused() -> End {
         ),
         (
             String::new(),
-            "x.toml:1:8: no arms to compare: add two or more [[arm]], or 'compare' with the name of a parameter",
+            "x.toml:1:8: no arms to compare: add at least two [[arm]] tables, or set 'compare' to the name of a parameter",
         ),
         (format!("[matrix\n{ARMS}"), "x.toml:6:*: *"),
     ]
@@ -85,14 +85,14 @@ fn refused() -> End {
         ("run x.toml --quick", "experiment 'x' has no quick form; omit --quick, or add a [quick] table to the file"),
         (
             "run none",
-            "unknown experiment 'none'; built in are async-punt, commit, coop, coop-worse, copy-cost, depth-kicks, getevents, interfaces, irq-placement, net-engines, polling, \
-             registered, sqpoll-idle, tw-order; or give the path of a .toml file",
+            "unknown experiment 'none'; the built-in experiments are async-punt, commit, coop, coop-worse, copy-cost, depth-kicks, getevents, interfaces, irq-placement, net-engines, polling, \
+             registered, sqpoll-idle, tw-order; or specify the path of a .toml file",
         ),
         (
             "run none.toml",
-            "cannot read the experiment none.toml: No such file or directory (os error 2); give a readable TOML file",
+            "cannot read the experiment none.toml: No such file or directory (os error 2); specify a readable TOML file",
         ),
-        ("run .", "cannot read the experiment .: Is a directory (os error 21); give a readable TOML file"),
+        ("run .", "cannot read the experiment .: Is a directory (os error 21); specify a readable TOML file"),
     ] {
         assert_refused(&run(&mut place.tool(args.split(' '))), 2, line);
         assert_eq!(place.contents(), before);

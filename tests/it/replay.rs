@@ -163,8 +163,8 @@ fn experiment() -> End {
     assert!(compared.iter().all(|c| c["ratio"].is_number()) && compared.len() == 3, "{compared:?}");
     for (bad, refusal) in [
         ("replay = \"gone\"", "cannot read the recording gone"),
-        ("replay = \"log\"\nprogram = \"true\"", "'program' and 'replay' exclude each other"),
-        ("program = \"true\"", "'engine' is an option of a replay"),
+        ("replay = \"log\"\nprogram = \"true\"", "'program' and 'replay' cannot be combined"),
+        ("program = \"true\"", "'engine' is a replay option"),
     ] {
         place.write("bad.toml", EXPERIMENT.replace("replay = \"log\"", bad));
         let ended = run(&mut place.tool(["run", "bad.toml"]));

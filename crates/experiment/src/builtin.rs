@@ -47,9 +47,10 @@ pub fn text(what: &str) -> Result<(Cow<'static, str>, String)> {
         let meant = nearest(what, &names).map_or_else(String::new, |name| format!("did you mean {name}? "));
         return Err(Error::input(
             format!("unknown experiment '{what}'"),
-            format!("{meant}built in are {}; or give the path of a .toml file", names.join(", ")),
+            format!("{meant}the built-in experiments are {}; or specify the path of a .toml file", names.join(", ")),
         ));
     }
-    let fail = |e| Error::input(format!("cannot read the experiment {what}"), "give a readable TOML file").because(e);
+    let fail =
+        |e| Error::input(format!("cannot read the experiment {what}"), "specify a readable TOML file").because(e);
     Ok((Cow::Owned(input::text(Path::new(what), LONGEST).map_err(fail)?), what.to_owned()))
 }

@@ -75,11 +75,11 @@ impl Kind {
     /// Turns options into a load, with defaults. Fails if options are incompatible.
     pub fn load(self, options: Table) -> std::result::Result<Load, String> {
         if options.contains_key("runtime") && options.contains_key("count") {
-            return Err("'runtime' and 'count' exclude each other: a load ends by time or by number of I/Os".into());
+            return Err("'runtime' and 'count' cannot be combined: a load ends by time or by number of I/Os".into());
         }
         let set = |name: &str| options.get(name) == Some(&Value::Boolean(true));
         if set("direct") && set("buffered") {
-            return Err("'direct' and 'buffered' exclude each other".into());
+            return Err("'direct' and 'buffered' cannot be combined".into());
         }
         let load = match self {
             Kind::Program => return from_table(options).map(|o| Load::Program(Box::new(o))),
@@ -163,7 +163,7 @@ mod tests {
         );
         let refused = |text: &str| Kind::Net.load(toml::from_str(text).unwrap()).unwrap_err();
         assert!(refused("depth = 4").contains("depth"));
-        assert!(refused("runtime = \"1s\"\ncount = 3").contains("exclude each other"));
+        assert!(refused("runtime = \"1s\"\ncount = 3").contains("cannot be combined"));
         let names = Kind::Net.option_names();
         assert!(["engine", "window", "between", "trace"].iter().all(|n| names.contains(&(*n).to_owned())), "{names:?}");
     }

@@ -288,8 +288,7 @@ fn no_poll_queues(load: &LoadOptions, host: &Conditions, target: Option<&measure
     let target = target.filter(|t| polls && host.poll_queues.is_none_or(|n| n == 0) && t.poll_queues == Some(0))?;
     let device = target.queue_device().unwrap_or("the target");
     Some(format!(
-        "{device} has no poll queues, so there is nothing for iopoll to poll; it needs a device and driver that have them, as NVMe with \
-         nvme.poll_queues=N"
+        "{device} has no poll queues for iopoll; use a device and driver with poll queues, such as NVMe with nvme.poll_queues=N"
     ))
 }
 
@@ -483,19 +482,21 @@ pub fn difference(stored: &str, wanted: &str) -> String {
     for name in ["quick", "target", "size", "repeats", "stop", "objective", "constraints"] {
         if old[name] != new[name] {
             let text = |v: &Value| value_text(v).replace("null", "none");
-            return format!("{name} was {} and is {}", text(&old[name]), text(&new[name]));
+            return format!("{name} was {} and is now {}", text(&old[name]), text(&new[name]));
         }
     }
     let list = |v: &Value| v["cells"].as_array().cloned().unwrap_or_default();
     let (old, new) = (list(&old), list(&new));
     if old.len() != new.len() {
-        return format!("it had {} cells and has {}", old.len(), new.len());
+        return format!("it had {} cells and now has {}", old.len(), new.len());
     }
     match old.iter().zip(&new).find(|(a, b)| a != b) {
         Some((a, b)) if a["label"] != b["label"] => {
             format!("cell '{}' is now '{}'", value_text(&a["label"]), value_text(&b["label"]))
         }
-        Some((a, _)) => format!("cell '{}' has other options, or other limits on this host", value_text(&a["label"])),
+        Some((a, _)) => {
+            format!("cell '{}' has different options, or different limits on this host", value_text(&a["label"]))
+        }
         None => "nothing differs".into(),
     }
 }
@@ -503,7 +504,7 @@ pub fn difference(stored: &str, wanted: &str) -> String {
 /// Makes a path absolute, because the working directory may change before a resume.
 pub fn absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path)
-        .map_err(|e| Error::input(format!("cannot use {}", path.display()), "give an absolute path").because(e))
+        .map_err(|e| Error::input(format!("cannot use {}", path.display()), "specify an absolute path").because(e))
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ fn an_exclusive_option_of_an_arm_overrides_the_fixed_one() {
     assert!(e.cells.iter().all(|c| load(c).runtime.is_none()));
     let two = "direct = [false, true]\nbuffered = [false, true]";
     let e = planned("depth = [1, 4]", two).unwrap_err().to_string();
-    assert!(e.contains("'direct' and 'buffered' exclude each other"), "{e}");
+    assert!(e.contains("'direct' and 'buffered' cannot be combined"), "{e}");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn an_experiment_with_universally_invalid_options_is_rejected() {
     let e = refused("[1, 4]", "[0, 4]");
     assert!(e.starts_with("x.toml:13:1: the combination 'depth 0 · arm default' is impossible: --depth 0"), "{e}");
     let e = refused("warmup", "count = 5\nwarmup");
-    assert!(e.contains("'runtime' and 'count' exclude each other"), "{e}");
+    assert!(e.contains("'runtime' and 'count' cannot be combined"), "{e}");
 }
 
 #[test]
@@ -197,10 +197,10 @@ fn the_plan_key_depends_on_measurements_and_not_on_descriptions() {
     q.cells[1].options.insert("bs".into(), 8192.into());
     assert_eq!(
         difference(&p.key(), &q.key()),
-        "cell 'depth 1 · arm coop_taskrun' has other options, or other limits on this host"
+        "cell 'depth 1 · arm coop_taskrun' has different options, or different limits on this host"
     );
     q.cells.pop();
-    assert_eq!(difference(&p.key(), &q.key()), "it had 4 cells and has 3");
+    assert_eq!(difference(&p.key(), &q.key()), "it had 4 cells and now has 3");
 }
 
 #[test]

@@ -196,7 +196,7 @@ pub fn spare(plan: &mut Plan) {
     for cell in &mut plan.cells {
         if matches!(&cell.load, Load::Program(o) if o.change.sets(setup_flag::bit("sqpoll"))) {
             cell.untestable.get_or_insert_with(|| {
-                format!("sqpoll: the program uses {} of a CPU, and a polling thread uses a whole CPU", percent(share))
+                format!("sqpoll: the program uses {} of a CPU, and a polling thread uses a full CPU", percent(share))
             });
         }
     }
@@ -242,7 +242,7 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
     if changes_rings(plan) && !r.background.is_empty() && r.rings.iter().all(|ring| is_left(ring.tgid)) {
         let left: Vec<String> = r.background.iter().map(numbered).collect();
         return Err(Error::input(
-            format!("{name} exited without setting up an io_uring, and left in the background: {}", left.join(", ")),
+            format!("{name} exited without setting up an io_uring, and left background processes: {}", left.join(", ")),
             "start it in the foreground; for a server, use --server COMMAND --ready CONDITION, and its client after --",
         ));
     }
@@ -259,12 +259,12 @@ fn usable(options: &ProgramOptions, r: &Run, plan: &Plan, stop: &AtomicBool) -> 
     if r.exit_status != 0 && options.metrics.is_empty() && options.check.is_none() {
         return Err(Error::input(
             format!("{name}, unmodified, exited with status {} ({})", r.exit_status, said_last(r)),
-            "run it by hand and fix the command; if this status is normal, prove it with --metric or --check",
+            "run it by hand and fix the command; if this status is normal, verify the run with --metric or --check",
         ));
     }
     if changes_rings(plan) && r.rings.is_empty() {
         return Err(Error::input(
-            format!("{name} set up no io_uring, so flags have no effect (exit status {})", r.exit_status),
+            format!("{name} did not set up an io_uring, so flags have no effect (exit status {})", r.exit_status),
             "check with iotrail trace -- CMD whether it is built and configured for io_uring",
         ));
     }

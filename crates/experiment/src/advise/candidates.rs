@@ -51,8 +51,7 @@ pub fn of_program(placements: &[Placement]) -> Vec<Proposed> {
 
 /// Candidates for a recorded program: rings, batches, registrations, interface and CPUs. A replay has no SQPOLL thread.
 pub fn of_replay(program: &Program, placements: &[Placement]) -> Vec<Proposed> {
-    let overlapped =
-        "keep 16 requests in flight. An upper bound: a recording does not show which requests depend on another's data";
+    let overlapped = "keep 16 requests in flight. An upper bound: a recording does not show which requests depend on another request's data";
     let one_to_one = "replace each call with a request: io_uring_submit_and_wait(ring, 1)";
     let moves = match program.is_synchronous() {
         true => vec![

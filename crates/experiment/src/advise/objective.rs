@@ -15,7 +15,7 @@ pub fn metric(text: &str, own: &[String], cpu: Metric) -> Result<String, String>
     let is_of_program = cpu == Metric::CpuTime;
     let found = Metric::named(text, is_of_program).map_err(|why| match own {
         [] => why,
-        own => format!("{why}; of the program: {}", own.join(", ")),
+        own => format!("{why}; the program's metrics are {}", own.join(", ")),
     })?;
     match found {
         Metric::Elapsed | Metric::CpuTime | Metric::Own(_) => Ok(found.to_string()),
@@ -30,7 +30,7 @@ fn not_seen(text: &str) -> String {
     let name =
         if Metric::ALL.iter().any(|metric| metric.name() == text) { format!("own_{text}") } else { text.to_owned() };
     format!(
-        "{text} is unknown in a program's timed runs: read it from the program's output with --metric '{name}=REGEX'"
+        "{text} is not measured in a program's timed runs: read it from the program's output with --metric '{name}=REGEX'"
     )
 }
 
@@ -44,14 +44,14 @@ pub fn objectives(text: &str, own: &[String], cpu: Metric) -> Result<(String, Op
     }
     let [first, second] = [metric(first.trim(), own, cpu)?, metric(second.trim(), own, cpu)?];
     if first == second {
-        return Err(format!("--objective {text} names one metric twice"));
+        return Err(format!("--objective {text} names the same metric twice"));
     }
     Ok((first, Some(second)))
 }
 
 /// `p99<2ms`, `cpus<=1`, `tps>1000`.
 pub fn constraint(text: &str, own: &[String], cpu: Metric) -> Result<Constraint, String> {
-    let wrong = || format!("'{text}' is not NAME<LIMIT or NAME>LIMIT, as p99<2ms");
+    let wrong = || format!("'{text}' is not NAME<LIMIT or NAME>LIMIT, such as p99<2ms");
     let at = text.find(['<', '>']).ok_or_else(wrong)?;
     let (name, rest) = text.split_at(at);
     let below = rest.starts_with('<');
@@ -62,7 +62,7 @@ pub fn constraint(text: &str, own: &[String], cpu: Metric) -> Result<Constraint,
     let is_time = figure.is_some_and(|f| f.unit == Unit::Time);
     let limit = match (limit.parse::<f64>(), limit.parse::<Span>()) {
         (_, Ok(span)) if is_time => span.0.as_nanos() as f64,
-        (Ok(_), _) if is_time => return Err(format!("'{limit}' in '{text}' has no unit: as 2ms, 50us")),
+        (Ok(_), _) if is_time => return Err(format!("'{limit}' in '{text}' has no unit: write 2ms or 50us")),
         (Ok(number), _) if number.is_finite() => number,
         _ => return Err(wrong()),
     };
@@ -90,8 +90,7 @@ mod tests {
         for known in ["elapsed", "cpu", "cpu_time", "cpus", "tps"] {
             assert!(of(known).is_ok(), "{known}");
         }
-        let said =
-            "p99 is unknown in a program's timed runs: read it from the program's output with --metric 'p99=REGEX'";
+        let said = "p99 is not measured in a program's timed runs: read it from the program's output with --metric 'p99=REGEX'";
         assert_eq!(of("p99").unwrap_err(), said);
         assert_eq!(constraint("p99<2ms", &[], Metric::CpuTime).unwrap_err(), said);
         assert!(of("iops").unwrap_err().ends_with("--metric 'own_iops=REGEX'"));
@@ -108,7 +107,7 @@ mod tests {
         assert_eq!(of("p99, cpu"), Ok(("latency_p99".into(), Some("cpu_per_io".into()))));
         assert_eq!(of("tps"), Ok(("tps".into(), None)));
         assert_eq!(of("a,b"), Ok(("a,b".into(), None)), "the program's metric takes precedence");
-        assert_eq!(of("cpu,cpu_per_io").unwrap_err(), "--objective cpu,cpu_per_io names one metric twice");
+        assert_eq!(of("cpu,cpu_per_io").unwrap_err(), "--objective cpu,cpu_per_io names the same metric twice");
         assert_eq!(of("p50,p99,cpu").unwrap_err(), "--objective p50,p99,cpu: at most two objectives");
         assert!(of("p99,").is_err() && of("p99,speed").is_err());
     }

@@ -205,7 +205,7 @@ fn hosts(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -
             return Vec::new();
         }
         None => {
-            out.push(left_out(NAME, "they affect all users of the disk; --host-settings tries them"));
+            out.push(left_out(NAME, "they affect all users of the disk: --host-settings adds them"));
             return Vec::new();
         }
         Some(Err(e)) => {
@@ -228,7 +228,7 @@ fn hosts(base: &LoadOptions, around: &HostContext<'_>, out: &mut Vec<LeftOut>) -
         all.push(host(queue, "nr-requests", ("nr_requests", &number.to_string()), value));
     } else {
         let why = format!(
-            "{} in flight: the queue holds {now}, so another limit has no effect",
+            "{} in flight: the queue holds {now}, so a different limit has no effect",
             plural(in_flight as usize, "I/O")
         );
         out.push(left_out("nr-requests", &why));
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(
             reasons,
             [
-                "scheduler, nr-requests: they affect all users of the disk; --host-settings tries them",
+                "scheduler, nr-requests: they affect all users of the disk: --host-settings adds them",
                 "sqpoll sq-idle: without --rate the load submits continuously, so the SQPOLL thread does not sleep",
             ]
         );

@@ -118,7 +118,10 @@ impl File<'_> {
                     ));
                 };
                 if axes[i].points.len() == 1 {
-                    return Err(self.refuse(compare.span(), format!("'{}' has one value: no arms", compare.get_ref())));
+                    return Err(self.refuse(
+                        compare.span(),
+                        format!("'{}' has only one value, so there are no arms to compare", compare.get_ref()),
+                    ));
                 }
                 let axis = axes.remove(i);
                 let named = |p: Point| Point { value: Value::String(arm_name(&p.value)), ..p };
@@ -126,12 +129,12 @@ impl File<'_> {
             }
             (None, Some(arms)) => arms,
             (Some(compare), Some(_)) => {
-                return Err(self.refuse(compare.span(), "'compare' and [[arm]] both define the arms: keep one"));
+                return Err(self.refuse(compare.span(), "'compare' and [[arm]] both define the arms: keep only one"));
             }
             (None, None) => {
                 return Err(self.refuse(
                     raw.name.span(),
-                    "no arms to compare: add two or more [[arm]], or 'compare' with the name of a parameter",
+                    "no arms to compare: add at least two [[arm]] tables, or set 'compare' to the name of a parameter",
                 ));
             }
         };

@@ -44,7 +44,7 @@ impl File<'_> {
         let mut at = serde_json::Map::new();
         for (name, value) in &raw.at {
             let Some(axis) = axes.iter().find(|a| a.name == *name.get_ref() && a.name != ARM) else {
-                return Err(self.refuse(name.span(), format!("'{}' is not varied under [matrix]", name.get_ref())));
+                return Err(self.refuse(name.span(), format!("'{}' is not a parameter under [matrix]", name.get_ref())));
             };
             if !axis.points.iter().any(|p| p.value == *value.get_ref()) {
                 let what = format!("{} is not among the values of '{}'", value.get_ref(), name.get_ref());

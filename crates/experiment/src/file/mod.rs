@@ -86,7 +86,7 @@ impl File<'_> {
                 let at = raw.repeats.as_ref().map(Spanned::span).or(raw.stop.as_ref().map(Spanned::span));
                 return Err(self.refuse(
                     at.unwrap_or(0..0),
-                    format!("the parameters and repeats make more than {MOST_MEASUREMENTS} measurements"),
+                    format!("the parameters and repeats result in more than {MOST_MEASUREMENTS} measurements"),
                 ));
             }
         }
@@ -123,7 +123,7 @@ impl File<'_> {
             (Some(n), None) => Ok(Some((self.at_least_1("repeats", n)?, None))),
             (None, Some(stop)) => self.stop(stop.get_ref()).map(|(n, stop)| Some((n, Some(stop)))),
             (Some(n), Some(_)) => {
-                let what = format!("'repeats' and [{name}] both define the number of blocks: keep one");
+                let what = format!("'repeats' and [{name}] both define the number of blocks: keep only one");
                 Err(self.refuse(n.span(), what))
             }
             (None, None) => Ok(None),
@@ -146,7 +146,7 @@ impl File<'_> {
         overlay(&mut scale.load, &self.options(&raw.load, &[])?);
         for (axis, at) in self.matrix(&raw.matrix)? {
             let Some(place) = scale.axes.iter_mut().find(|a| a.name == axis.name) else {
-                return Err(self.refuse(at, format!("'{}' is not varied under [matrix]", axis.name)));
+                return Err(self.refuse(at, format!("'{}' is not a parameter under [matrix]", axis.name)));
             };
             *place = axis;
         }

@@ -27,12 +27,12 @@ impl File<'_> {
         let mut all = self.options(load, &[])?;
         if let Some(key) = load.keys().find(|k| is_condition(k.get_ref())) {
             return Err(
-                self.refuse(key.span(), format!("'{}' is a condition of the host: set it under [host]", key.get_ref()))
+                self.refuse(key.span(), format!("'{}' is a host condition: set it under [host]", key.get_ref()))
             );
         }
         if let Some(key) = host.keys().find(|k| !is_condition(k.get_ref())) {
             let known = Conditions::NAMES.join(", ");
-            let what = format!("unknown condition of the host '{}': the conditions are {known}", key.get_ref());
+            let what = format!("unknown host condition '{}': the host conditions are {known}", key.get_ref());
             return Err(self.refuse(key.span(), what));
         }
         all.extend(self.options(host, &[])?);
@@ -56,7 +56,7 @@ impl File<'_> {
             let known = known.join(", ");
             let conditions = Conditions::NAMES.join(", ");
             let what = format!(
-                "unknown load option '{name}': the options are {known}, and the conditions of the host are {conditions}"
+                "unknown load option '{name}': the options are {known}, and the host conditions are {conditions}"
             );
             return Err(self.refuse(key.span(), what));
         }

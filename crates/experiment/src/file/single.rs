@@ -15,7 +15,7 @@ impl File<'_> {
     pub(super) fn band(&self, share: &Spanned<f64>) -> Result<f64> {
         let within = *share.get_ref();
         if !(within > 0.0 && within < 1.0) {
-            let what = "'equivalent-within' must be above 0 and below 1: 0.05 is 5 %";
+            let what = "'equivalent-within' must be above 0 and below 1; 0.05 means 5 %";
             return Err(self.refuse(share.span(), what));
         }
         Ok(within)
@@ -34,14 +34,12 @@ impl File<'_> {
             return Err(self.refuse(named.span(), format!("unknown table '{name}': the tables are {}", all.join(", "))));
         };
         let wrong = match self.kind {
-            Kind::Program if name != usual => "the run of a program has a fixed table: omit 'table'",
+            Kind::Program if name != usual => "program runs have a fixed table: omit 'table'",
             Kind::Storage | Kind::Net if name == table::PROGRAM => {
-                "this table is for programs: add kind = \"program\", or use another"
+                "this table is for programs: add kind = \"program\", or use another table"
             }
-            Kind::Net if !table.net => "this table is for loads on storage: use net or order",
-            Kind::Storage if table.net => {
-                "this table is for loads over the network: add kind = \"net\", or use another"
-            }
+            Kind::Net if !table.net => "this table is for storage loads: use net or order",
+            Kind::Storage if table.net => "this table is for network loads: add kind = \"net\", or use another table",
             _ => return Ok(name.into()),
         };
         Err(self.refuse(named.span(), wrong))

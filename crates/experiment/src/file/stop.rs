@@ -12,7 +12,7 @@ use iotrail_schema::run_record::Stop;
 use iotrail_stats::bootstrap::FEWEST;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table, as stop = { within = 0.05 }")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table such as stop = { within = 0.05 }")]
 pub(super) struct RawStop {
     /// Maximum relative half-width of the comparisons' intervals.
     within: Spanned<f64>,
@@ -30,13 +30,15 @@ impl File<'_> {
     pub(super) fn stop(&self, raw: &RawStop) -> Result<(u32, Stop)> {
         let within = *raw.within.get_ref();
         if !(within > 0.0 && within < 1.0) {
-            return Err(self.refuse(raw.within.span(), "'within' must be above 0 and below 1: 0.02 is 2 %"));
+            return Err(self.refuse(raw.within.span(), "'within' must be above 0 and below 1; 0.02 means 2 %"));
         }
         let fewest = FEWEST as u32;
         let at_least = match &raw.at_least {
             Some(n) if *n.get_ref() < fewest => {
-                return Err(self
-                    .refuse(n.span(), format!("'at-least' must be {fewest} or more: fewer blocks have no interval")));
+                return Err(self.refuse(
+                    n.span(),
+                    format!("'at-least' must be at least {fewest}: fewer blocks yield no interval"),
+                ));
             }
             Some(n) => *n.get_ref(),
             None => AT_LEAST,

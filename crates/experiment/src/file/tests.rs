@@ -41,7 +41,12 @@ fn built_in_experiments_parse() {
         assert_eq!(e.name, name);
         assert!(e.quick.is_some() && e.full.axes.last().unwrap().name == ARM);
     }
-    assert!(builtin::find("cop").unwrap_err().to_string().contains("built in are async-punt, commit, coop, "));
+    assert!(
+        builtin::find("cop")
+            .unwrap_err()
+            .to_string()
+            .contains("the built-in experiments are async-punt, commit, coop, ")
+    );
 }
 
 #[test]
@@ -172,11 +177,12 @@ fn quick_overrides_only_the_keys_that_it_sets() {
     assert_eq!((scale.repeats, scale.axes[0].points.len(), scale.axes[1].points.len()), (1, 1, 2));
     assert_eq!((&scale.load["runtime"], &scale.load["bs"]), (&Value::from("1s"), &Value::from("8k")));
     assert!(
-        refused(&quick.replace("depth = [4]", "wait = [\"peek\"]")).contains("'wait' is not varied under [matrix]")
+        refused(&quick.replace("depth = [4]", "wait = [\"peek\"]"))
+            .contains("'wait' is not a parameter under [matrix]")
     );
     assert!(refused(&quick.replace("runtime = \"1s\"", "depth = 4")).contains("'depth' is a parameter"));
     let both = quick.replace("repeats = 1", "repeats = 1\n[quick.stop]\nwithin = 0.1\nat-least = 2\nat-most = 3");
-    assert!(refused(&both).ends_with("'repeats' and [quick.stop] both define the number of blocks: keep one"));
+    assert!(refused(&both).ends_with("'repeats' and [quick.stop] both define the number of blocks: keep only one"));
 }
 
 #[test]

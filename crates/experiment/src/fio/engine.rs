@@ -91,12 +91,12 @@ impl Mapping {
             // With SQPOLL, fio polls the ring for completions.
             self.set("wait", "peek");
             self.note(
-                "with sqthread_poll fio registers the file and polls the CQ ring instead of waiting in the kernel; it drops COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, which the kernel refuses with it",
+                "with sqthread_poll fio registers the file and polls the CQ ring instead of waiting in the kernel; it drops COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, which the kernel rejects with SQPOLL",
             );
         } else {
             ring.extend(["coop_taskrun", "single_issuer", "defer_taskrun"].map(String::from));
             self.note(
-                "fio always requests COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, and silently drops refused ones: this load requests the same, and fails if they are not granted",
+                "fio always requests COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, and silently drops those that the kernel rejects; this load requests the same flags, and fails if one is rejected",
             );
         }
         if let Some(depth) = self.out.options.get("depth").and_then(Value::as_integer) {
@@ -116,7 +116,7 @@ impl Mapping {
         match self.take("force_async") {
             Some(s) if s.number(1024) == Some(1) => self.set("force-async", true),
             Some(s) if s.number(1024) == Some(0) => {}
-            Some(s) => self.unmapped("force_async", &s, "all requests go to io-wq or none, not every Nth"),
+            Some(s) => self.unmapped("force_async", &s, "either all requests go to io-wq or none, not every Nth"),
             None => {}
         }
         if let Some(s) = self.take("nonvectored")

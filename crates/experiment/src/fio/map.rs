@@ -131,7 +131,7 @@ impl Mapping {
                         .filter(|n| *n > 0)
                         .ok_or_else(|| no_value("bs", &s, "a size above 0"))?;
                 }
-                None => self.unmapped("bs", &s, "reads and writes have one block size; 4k is used"),
+                None => self.unmapped("bs", &s, "reads and writes have the same block size; 4k is used"),
             }
         }
         self.set_number("bs", None, bs)?;
@@ -150,21 +150,21 @@ impl Mapping {
                         self.set("file", format!("{folder}/{name}"));
                     }
                     ([name], _) => self.set("file", name.clone()),
-                    _ => self.unmapped("filename", &s, "a load has one file"),
+                    _ => self.unmapped("filename", &s, "a load has a single file"),
                 }
             }
             None => {
                 if let Some(d) = &directory {
-                    self.unmapped("directory", d, "fio chooses a file name in it: set filename");
+                    self.unmapped("directory", d, "fio chooses a file name in this directory: set filename");
                 }
                 self.note(
-                    "without filename, fio creates one file per job; this load uses one file for all jobs: name it with --file",
+                    "without filename, fio creates one file per job; this load uses one file for all jobs: specify it with --file",
                 );
             }
         }
         let Some(s) = self.take("size") else { return Ok(None) };
         if s.value.as_deref().is_some_and(|v| v.ends_with('%')) {
-            self.unmapped("size", &s, "a share of the target; give bytes");
+            self.unmapped("size", &s, "a share of the target: specify bytes");
             return Ok(None);
         }
         let size = s.number(self.kb_base).ok_or_else(|| no_value("size", &s, "a size"))?;
@@ -219,11 +219,11 @@ impl Mapping {
             }
             (Some((_, us)), Some(_)) if time_based => {
                 self.set("runtime", span_text(us));
-                self.note("a load ends by time or by number: with time_based it is the runtime");
+                self.note("a load ends by time or by number of I/Os: with time_based, it ends by time");
             }
             (runtime, Some(n)) => {
                 if let Some((s, _)) = runtime {
-                    self.unmapped("runtime", &s, "a load ends by time or by number, and a number is set");
+                    self.unmapped("runtime", &s, "a load ends by time or by number of I/Os, and a number is set");
                 }
                 self.set_count(n, jobs)?;
             }
@@ -251,8 +251,7 @@ impl Mapping {
         let split = policy.is_some_and(|p| p.value.as_deref() == Some("split"));
         if !split && (jobs > 1 || list.contains(['-', ','])) {
             self.note(
-                "fio's jobs may use any of cpus_allowed (unless cpus_allowed_policy=split); this load's are bound to one \
-                 each, in turn",
+                "fio's jobs may run on all CPUs of cpus_allowed (unless cpus_allowed_policy=split); this load binds each job to one of these CPUs, round-robin",
             );
         }
         self.set("cpus", list);
@@ -265,12 +264,11 @@ impl Mapping {
                 Some(Some(n)) => {
                     self.set("rate", n as f64 * jobs as f64);
                     self.note(
-                        "fio's rate is each job's and its latency counts from the submission; this load's is all jobs' together \
-                         and counts from the intended time",
+                        "fio's rate is per job, and its latency counts from submission; this load's rate covers all jobs, and its latency counts from the intended time",
                     );
                 }
                 Some(None) => return Err(no_value("rate_iops", &s, "a number")),
-                None => self.unmapped("rate_iops", &s, "reads and writes have one rate"),
+                None => self.unmapped("rate_iops", &s, "reads and writes have the same rate"),
             }
         }
         let span = |m: &mut Self, name: &str| match m.take(name) {
@@ -281,7 +279,11 @@ impl Mapping {
         if let Some((s, us)) = span(self, "thinktime")?.filter(|(_, us)| *us > 0) {
             let computing = spin.map_or(0, |(_, us)| us).min(us);
             if computing < us {
-                self.unmapped("thinktime", &s, "fio sleeps except for thinktime_spin; a load with think time computes");
+                self.unmapped(
+                    "thinktime",
+                    &s,
+                    "fio sleeps during think time, except for thinktime_spin; this load computes",
+                );
             }
             if computing > 0 {
                 self.set_number("think", Some(s.line), computing.saturating_mul(1000))?;
@@ -295,7 +297,7 @@ impl Mapping {
         match self.take("verify") {
             Some(s) if !matches!(s.value.as_deref(), Some("0" | "none" | "null") | None) => {
                 self.set("verify", true);
-                self.note("blocks are verified by iotrail's own header and checksum, whatever the value of verify");
+                self.note("blocks are verified with iotrail's own header and checksum, regardless of verify");
             }
             _ => {}
         }

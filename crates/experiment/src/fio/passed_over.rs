@@ -63,7 +63,7 @@ pub const SAYS_NOTHING: &[&str] = &[
 /// Options for which only the default has a counterpart.
 pub const ONLY: &[(&str, &str, &str)] = &[
     ("loops", "1", "a load runs once"),
-    ("nrfiles", "1", "a load has one file"),
+    ("nrfiles", "1", "a load has a single file"),
     ("offset", "0", "a load begins at the start of its target"),
     ("rwmixread", "50", "randrw is half reads, half writes"),
     ("rwmixwrite", "50", "randrw is half reads, half writes"),

@@ -143,7 +143,7 @@ fn later_values_and_later_globals_take_precedence() {
     assert_eq!(got.options["buffered"].as_bool(), Some(true));
     let got = of("[global]\nbs=64k\n[a]\nrw=randrw\nbs=4k,8k\n");
     assert_eq!(got.options["bs"].as_integer(), Some(4096));
-    assert_eq!(got.unmapped, [(5, "bs=4k,8k: reads and writes have one block size; 4k is used".to_owned())]);
+    assert_eq!(got.unmapped, [(5, "bs=4k,8k: reads and writes have the same block size; 4k is used".to_owned())]);
     assert_eq!(of("[a]\nbs=4kib\nkb_base=1000\n").options["bs"].as_integer(), Some(4096));
     assert_eq!(of("[a]\nfilename=/dev/disk/by-id/x\\:1\n").options["file"].as_str(), Some("/dev/disk/by-id/x:1"));
     let got = of("[a]\nfilename=/dev/sda:/dev/sdb\nthinktime=5ms\niodepth=8\nsize=50%\n");

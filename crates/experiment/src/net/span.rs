@@ -168,7 +168,7 @@ impl<'a> Span<'a> {
         if whole && !(self.rested && rested) {
             warnings.push(Warning::new(
                 "not_at_rest",
-                "a server thread was running at a boundary of the span: its work there may be counted on the wrong side",
+                "a server thread was running at a boundary of the measured interval: its work at that time may be counted in the wrong interval",
                 "counts per request are off by a few requests; stop other work of the server to avoid this",
             ));
         }

@@ -154,7 +154,7 @@ fn matched(pattern: &Regex, output: &str, limit: Duration, stop: &AtomicBool) ->
     match longer(output, &its, open) {
         None => Ok(value),
         Some(longer) => Err(format!(
-            "/{pattern}/ splits a number at '{}': extend the group to the full number, as ([0-9.]+[kKMGT]?i?), or match the text after it",
+            "/{pattern}/ splits a number at '{}': extend the group to the full number, such as ([0-9.]+[kKMGT]?i?), or match the text after it",
             quoted(longer)
         )),
     }
@@ -162,7 +162,7 @@ fn matched(pattern: &Regex, output: &str, limit: Duration, stop: &AtomicBool) ->
 
 fn no_number(text: &str) -> &'static str {
     match text.contains(',') {
-        true => "which is not a number: a comma separates thousands; for a decimal point run it with LC_ALL=C",
+        true => "which is not a number: commas separate thousands; for a decimal point, run it with LC_ALL=C",
         false => "which is not a number",
     }
 }
@@ -176,7 +176,7 @@ fn json_number(path: &str, pointer: &str, output: &str) -> Result<f64, String> {
     }
     let found = match found {
         Some(found) => found,
-        None if any => return Err(format!("the JSON has nothing at {path}")),
+        None if any => return Err(format!("the JSON has no value at {path}")),
         None => return Err(format!("the output contains no JSON{}", invalid(output))),
     };
     let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
@@ -288,7 +288,7 @@ mod tests {
         let said = |metric: &str, output: &str| found(metric, output).unwrap_err();
         assert_eq!(said("tps=/tps = ([0-9.]+)/", "none"), "nothing in the output matches /tps = ([0-9.]+)/");
         assert_eq!(said("tps=/tps = (.*)/", "tps = many"), "/tps = (.*)/ matches 'many', which is not a number");
-        assert_eq!(said("p99=$.a.b", "{\"a\": 1}"), "the JSON has nothing at $.a.b");
+        assert_eq!(said("p99=$.a.b", "{\"a\": 1}"), "the JSON has no value at $.a.b");
         assert_eq!(said("p99=$.a", "no json"), "the output contains no JSON");
         assert_eq!(said("p99=$.a", "{\"a\": [1, 2]}"), "$.a is [1,2], which is not a number");
         let long = "y\n".repeat(KEPT_OUTPUT as usize / 2);
@@ -322,7 +322,7 @@ mod tests {
         for (output, why) in [
             ("{\"a\": NaN, \"b\": {\"tps\": 5}, \"c\": [{\"tps\": 5}]}", NAN),
             ("{\"b\": {\"tps\": 5}, \"cut", CUT),
-            ("[{\"tps\": 5}]", "the JSON has nothing at $.tps"),
+            ("[{\"tps\": 5}]", "the JSON has no value at $.tps"),
         ] {
             assert_eq!(of(output).unwrap_err(), why, "{output}");
         }

@@ -38,5 +38,5 @@ pub fn no_pipe() -> Result<()> {
         return Ok(());
     }
     let what = "standard input is a pipe, but all runs need the same input";
-    Err(Error::input(what, "write it to a file and redirect that (iotrail try … < FILE), or use < /dev/null"))
+    Err(Error::input(what, "redirect it from a file (iotrail try … < FILE), or use < /dev/null"))
 }

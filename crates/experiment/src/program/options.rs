@@ -223,7 +223,7 @@ pub fn from_table(table: toml::Table) -> Result<ProgramOptions, String> {
     let options = options.chain(raw.map.into_iter().map(|pair| ("map", pair))).collect();
     let replayed = Replayed::new(raw.replay, options)?;
     let argv = match (replayed.argv(), raw.program.words()) {
-        (Some(_), program) if !program.is_empty() => return Err("'program' and 'replay' exclude each other".into()),
+        (Some(_), program) if !program.is_empty() => return Err("'program' and 'replay' cannot be combined".into()),
         (Some(replay), _) => replay,
         (None, program) => program,
     };

@@ -35,7 +35,7 @@ impl Replayed {
                 _ => continue,
             };
             if !known.contains(&&value[..]) {
-                return Err(format!("'{value}' is none of {}", known.join(", ")));
+                return Err(format!("'{value}' is not one of {}", known.join(", ")));
             }
         }
         Ok(Self { recording, options })
@@ -54,7 +54,7 @@ impl Replayed {
     pub fn check(&self) -> Result<()> {
         match (&self.recording, self.options.first()) {
             (None, Some((name, _))) => {
-                Err(Error::input(format!("'{name}' is an option of a replay"), "add replay = \"FILE\", or omit it"))
+                Err(Error::input(format!("'{name}' is a replay option"), "add replay = \"FILE\", or omit it"))
             }
             (None, None) => Ok(()),
             (Some(path), _) => std::fs::File::open(path).map(drop).map_err(|e| {

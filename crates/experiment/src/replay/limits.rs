@@ -64,11 +64,10 @@ pub(super) fn of(
             format!("{rings} used by several threads; in the replay each thread has its own ring, so their waits for each other are missing")
         })),
         ("posix_aio", fixed(d.posix_aio, "POSIX AIO is replayed as native aio: glibc's helper threads are missing")),
-        ("skipped_completions", counted(d.skipped_completions, "request", "requested no completion; in the replay they have one")),
+        ("skipped_completions", counted(d.skipped_completions, "request", "requested no completion, but have one in the replay")),
         ("file_position", counted(d.at_position, "request", "have no offset: the replay assumes that each file is used from its start")),
         ("think_time", arms::thinks(program).then(|| format!(
-            "think time is {} of the threads' time; a variant changes only the rest, and a changed program may compute less: the range extends from \
-             the arms with the recorded think time to the arms without think time",
+            "think time is {} of the threads' time, and a variant changes only the rest. A changed program may compute less, so the range extends from the arms with the recorded think time to the arms without think time",
             percent(share(sums.think_ns, sums.threads_ns))
         ))),
         ("waits_elsewhere", (!d.imported && idle > IDLE).then(|| format!(

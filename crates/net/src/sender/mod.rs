@@ -115,7 +115,7 @@ pub fn run(
     failures.sort_by_key(gate::is_called_off);
     if let Some(e) = failures.into_iter().next() {
         return Err(match gate::is_called_off(&e) && stop.load(Ordering::Relaxed) {
-            true => Error::machine("the load was stopped before anything was measured", ""),
+            true => Error::machine("the load was stopped before the first measurement", ""),
             false => e,
         });
     }

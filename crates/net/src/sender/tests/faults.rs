@@ -228,7 +228,7 @@ fn connections_that_are_never_accepted_are_given_up() {
     // Nor does it delay a stop.
     let many = spec(&SenderOptions { connections: 10, ..two_in_flight() });
     let e = run(&many, &at, &mut |_| Ok(()), &mut |_| {}, &AtomicBool::new(true)).unwrap_err();
-    assert_eq!(e.to_string(), "the load was stopped before anything was measured");
+    assert_eq!(e.to_string(), "the load was stopped before the first measurement");
     drop(socket);
     fails(&two_in_flight(), &at, "Connection refused");
     let nowhere = Address::Unix("/nonexistent/socket".into());
