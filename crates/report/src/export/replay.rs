@@ -251,7 +251,7 @@ impl Job {
             out += &format!("; {} more files\n", busy.len() - NAMED);
         }
         if self.threads.len() > 1 {
-            out += &format!("; {} threads submitted: fio replays them by one\n", self.threads.len());
+            out += &format!("; {} threads submitted: fio replays them in a single thread\n", self.threads.len());
         }
         out += &format!("[replay]\nread_iolog={log}\n");
         let mut option = |name: &str, value: &dyn std::fmt::Display| out += &format!("{name}={value}\n");

@@ -115,8 +115,7 @@ fn picture(a: &FleetAnswer, metric: &str, lead: &FleetEffect, place: Place) -> F
     Figure {
         id: format!("machines-{}", safe::file_name(metric)),
         title: format!("Machines × situations: {metric}, {} against {}", arms(&effects), lead.a),
-        reads: "A field is a machine's own ratio in a situation; machines stand in the order of that which the answer is about. Green: better there by itself; red: worse; grey: no difference; pale with a \
-                dashed edge: inconclusive; empty: not measured, not testable or not comparable. A thick edge: unlike the other machines."
+        reads: "Each field is a machine's own ratio in one situation. Machines are sorted by their ratio in the situation of the answer. Green: better on this machine; red: worse; grey: no difference; pale with a dashed edge: inconclusive; empty: not measured, not testable or not comparable; thick edge: an outlier."
             .into(),
         is_of_time: false,
         place,

@@ -39,7 +39,7 @@ fn with_runs(h: &History) -> Vec<Sentence> {
     };
     let left_out = (h.left_out > 0).then(|| {
         let n = so_many(h.left_out, "measurement");
-        Sentence::new(format!("{n} left out, which measured a load different from the requested one"))
+        Sentence::new(format!("{n} omitted, because the measured load differs from the requested load"))
     });
     runs.iter().rev().map(of).chain(left_out).collect()
 }
@@ -124,7 +124,7 @@ fn courses(h: &History, changed: bool) -> Option<Figure> {
     (!panels.is_empty()).then(|| Figure {
         id: id.into(),
         title,
-        reads: "A point is the geometric mean of a run's repeats. A line is the mean of a level.".into(),
+        reads: "Each point is the geometric mean of a run's repeats. Each line is the mean of a level.".into(),
         is_of_time: false,
         place: if changed { Place::Open } else { Place::Folded },
         columns,

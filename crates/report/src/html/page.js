@@ -1,6 +1,6 @@
 "use strict";
-// Shows what a mark stands for, makes tables and CSV files, and changes the colours. The figures are in the page; every mark, line of a
-// table and line of a CSV is a row of its data.
+// Shows the details of marks, creates tables and CSV files, and changes the colours. The figures are in the page; each mark, table row and
+// CSV line is a row of its data.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;
@@ -33,13 +33,13 @@
 
   const describe = (figure, row) => {
     const cell = figure.cells[row] === null ? null : data.cells[figure.cells[row]];
-    // A cell's label holds its parameters.
+    // A cell's label contains its parameters.
     const told = figure.columns.map((c, i) => [c, figure.rows[row][i]])
       .filter(([c, value]) => value !== null && value !== "" && !(cell && cell.label && data.parameters.includes(c.name)));
     return { cell, lines: told.map(([c, value]) => `${c.name.replace(/_/g, " ")}: ${exact(value, c.unit)}`) };
   };
 
-  // What a mark shows when it is pointed at, or gone to with the arrow keys: beside it, within the window.
+  // The details of a mark that is pointed at or selected with the arrow keys: next to it, within the window.
   const tip = make("div", undefined, { id: "tip", role: "tooltip" });
   tip.hidden = true;
   document.getElementById("main").append(tip);
@@ -101,7 +101,7 @@
     }
   };
 
-  // Tables, made when they are opened.
+  // Tables, created when they are opened.
   const FIRST = 1000;
   const table = (figure, box) => {
     const body = make("tbody");
@@ -180,7 +180,7 @@
     });
   }
 
-  // Themes: the system's until the button says another.
+  // Themes: the system's, until the button selects another.
   let chosen = "system";
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const paint = () => { root.dataset.theme = chosen === "system" ? (dark.matches ? "dark" : "light") : chosen; };

@@ -49,7 +49,7 @@ pub fn page(name: &str, t: &TraceRecord, again: &str) -> Result<String> {
         between_title: if t.findings.is_empty() {
             "What was traced"
         } else {
-            "Findings, and upper bounds of what their removal saves"
+            "Findings, with upper bounds of the possible savings"
         },
         between: said(t, answer.advice, again),
         figures: figures.into_iter().flatten().collect(),
@@ -257,7 +257,7 @@ fn latencies(
         }
     }
     let all: u64 = sums.values().flat_map(BTreeMap::values).sum();
-    let reads = "Requests by latency, in powers of two: each line begins where the one above ends. Traced requests represent all requests.";
+    let reads = "Requests by latency, in powers of two: each row begins where the previous one ends. Traced requests represent all requests.";
     let columns = [("at_least_ns", Unit::Ns), ("part", Unit::Text), ("share", Unit::Share), ("requests", Unit::Number)];
     let mut bars = Bars::new((id, title), reads, place, &columns, "share of the requests");
     let mut lines = Vec::new();
@@ -309,7 +309,7 @@ fn rates(t: &TraceRecord) -> Option<Figure> {
         id: "rates".into(),
         title: "Rates over time".into(),
         reads: format!(
-            "A point is {} of the trace, from its first traced completion on.",
+            "Each point covers {} of the trace, starting at the first traced completion.",
             span(timeline.slice_ns as f64)
         ),
         is_of_time: true,
@@ -356,7 +356,7 @@ fn paths_of(of: &str, all: &[DeliveryPathCount], intervals: &CountIntervals) -> 
 }
 
 fn delivered(t: &TraceRecord) -> Option<Figure> {
-    let reads = "The kernel entry that delivered each completion, from ready to posted; several parts of one colour differ in their detail.";
+    let reads = "The kernel entry that delivered each completion, from ready to posted. Parts with the same colour differ in their details.";
     let mut bars = bars_of_counts(("delivered", "Delivered by"), reads, Place::Open, "of", "completions", Unit::Number);
     let says = estimate(count(t.total.ios as f64), t.total.ios, "ios", &t.total.count_intervals);
     let line = Line { name: "all".into(), says, ..Line::default() };
@@ -372,7 +372,7 @@ fn rings(t: &TraceRecord) -> Option<Figure> {
     let mut all: Vec<&RingRecord> = t.rings.iter().collect();
     all.sort_by_key(|ring| (Reverse(ring.completions), ring.ring));
     let title = title("Rings, by delivery path", all.len().min(LINES), all.len());
-    let reads = "Completions of each ring; its flags are below its process.";
+    let reads = "Completions of each ring. Its flags are listed below its process.";
     let mut bars = bars_of_counts(("rings", title), reads, Place::Folded, "ring", "completions", Unit::Number);
     let line = |ring: &&RingRecord| {
         let name = format!("ring {} of {} ({}), {}", ring.ring, ring.comm, ring.tgid, ring.flags.join(","));
@@ -416,7 +416,7 @@ fn files(t: &TraceRecord) -> Option<Figure> {
 fn calls(t: &TraceRecord) -> Option<Figure> {
     let mut calls: Vec<_> = t.calls.iter().flatten().filter(|call| call.blocked_ns > 0).collect();
     calls.sort_by_key(|call| Reverse(call.blocked_ns));
-    let reads = "Time that threads were blocked in the system calls of I/O, all threads together.";
+    let reads = "Time for which threads were blocked in I/O system calls, summed over all threads.";
     let title = title("Blocked, by system call", calls.len().min(LINES), calls.len());
     let mut bars = bars_of_counts(("calls", title), reads, Place::Folded, "call", "time blocked", Unit::Ns);
     let line = |call: &&iotrail_schema::account::CallRecord| {

@@ -15,7 +15,7 @@ pub fn screen(h: &History, full: bool, style: Style) -> Screen {
     out.heading(&h.answer());
     if h.left_out > 0 {
         let n = so_many(h.left_out, "measurement");
-        out.paragraph("  note  ", &format!("{n} left out, because the measured load differs from the requested load"));
+        out.paragraph("  note  ", &format!("{n} omitted, because the measured load differs from the requested load"));
     }
     let mut runs: Vec<i64> = shown.iter().map(|(_, c)| c.run).collect();
     runs.sort_unstable();

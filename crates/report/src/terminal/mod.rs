@@ -263,7 +263,7 @@ struct WithHead<'a, T> {
 /// The first lines of a measurement's screen.
 #[derive(Serialize)]
 struct FirstLines {
-    /// One sentence with its number.
+    /// The answer in one sentence, with its number.
     answer: String,
     /// The remedy; null: there is none.
     #[serde(rename = "do")]

@@ -31,7 +31,7 @@ pub fn families(r: &MetricsRecord) -> Vec<Family> {
         "followed_one_in",
         Gauge,
         one(Value::Now(f64::from(r.one_in))),
-        "One request in this many is traced end to end, for latencies and delays.",
+        "One in this many requests is traced end to end, for latencies and delays.",
     );
     family(
         "followed_adaptive",
@@ -77,7 +77,7 @@ pub fn families(r: &MetricsRecord) -> Vec<Family> {
             punts.push((with(told.labels(), "cause", cause), Value::Count(n)));
         }
     }
-    family("punts", Counter, punts, "Requests handed to io-wq workers.");
+    family("punts", Counter, punts, "Requests punted to io-wq workers.");
 
     family(
         "kicks",
@@ -138,7 +138,7 @@ pub fn families(r: &MetricsRecord) -> Vec<Family> {
     family("followed", Counter, counted(Some(r.followed)), "Completions of traced requests.");
     let lost = r.followed_lost.iter().map(|(cause, n)| (with(vec![], "cause", cause), Value::Count(*n)));
     family("followed_lost", Counter, lost.collect(), "Requests selected for tracing and then dropped.");
-    family("lost", Counter, counted(Some(r.lost)), "Missed events that completions are counted from.");
+    family("lost", Counter, counted(Some(r.lost)), "Missed events, of those from which completions are counted.");
     let missed = r.missed.iter().map(|m| (vec![("program", m.program.clone())], Value::Count(m.events)));
     family("missed_events", Counter, missed.collect(), "Events missed by single probes.");
     family(

@@ -64,8 +64,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
         panel.series.sort_by_key(|s| s.at[0]);
         lots.push((title, vec![panel]));
     }
-    let reads = "Each point is the throughput of one measurement; ×1 is the median of its cell, so that what rises or falls from left to right drifted, and a \
-                 point by itself was disturbed.";
+    let reads = "Each point is the throughput of one measurement; ×1 is the median of its cell. A rise or fall from left to right is drift; an isolated point was disturbed.";
     sheet.figure(Head { id: "course", title: "Run by run", reads, is_of_time: true }, lots)
 }
 

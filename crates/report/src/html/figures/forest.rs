@@ -67,7 +67,7 @@ pub fn figure(forest: &Forest, unit: unit::Unit) -> Option<Figure> {
     let has_several = forest.lines.iter().any(|l| l.comparisons > 1);
     let mut reads = forest.legend.join(" · ").replace("* disturbed", "hollow and *: disturbed");
     if has_several {
-        reads.push_str(" · several comparisons in one line: one vertical bar per comparison");
+        reads.push_str(" · several comparisons in one row: one vertical bar per comparison");
     }
     if forest.more > 0 {
         reads = format!(

@@ -48,8 +48,7 @@ pub fn figure(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
         }
         lots.push((facet.title.clone(), panels.into_iter().map(|(_, panel)| panel).collect()));
     }
-    let reads = "All repeats of a cell together, from its histogram (right within 0.1 %). A line ends where fewer than five I/Os would be \
-                 beyond it.";
+    let reads = "All repeats of a cell together, from its histogram (accurate to 0.1 %). Each line ends where fewer than five I/Os remain beyond it.";
     sheet.figure(
         Head { id: "latencies", title: "Distribution of the latency, every cell", reads, is_of_time: true },
         lots,

@@ -61,8 +61,7 @@ pub fn figure(view: &View<'_>, metric: Metric) -> Option<Figure> {
         None => "Medians over a cell's repeats",
     };
     let mut reads = format!(
-        "{what}, with their 95 % intervals where there are repeats enough. Whether two arms differ is told by their ratio, not by two \
-         intervals."
+        "{what}, with 95 % intervals if there are enough repeats. To see whether two arms differ, use the interval of their ratio, not two separate intervals."
     );
     if unknown > 0 {
         reads.push_str(&format!(" {unknown} cells are not drawn: the value is unknown or has too few samples."));

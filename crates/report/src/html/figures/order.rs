@@ -24,7 +24,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     for facet in &view.facets {
         let axes = [
             ("share of completions delivered out of order", Unit::Number, own + 2),
-            ("share of time that the server was idle", Unit::Share, own + 4),
+            ("share of time for which the server was idle", Unit::Share, own + 4),
         ];
         let mut by = axes.map(|(title, unit, column)| {
             let y = Axis::new("requests per second", Unit::PerSecond, Scale::Linear);
@@ -56,12 +56,10 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     }
     let reads = match any_inversion {
         true => {
-            "Each point is one measurement: requests per second against the share of completions that were posted before one that was ready \
-             earlier, and against the share of time that the server was idle."
+            "Each point is one measurement: requests per second against the share of completions posted before one that was ready earlier, and against the share of time for which the server was idle."
         }
         false => {
-            "Each point is one measurement: requests per second against the share of time that the server was idle. No completion \
-             with a known order was posted before one that was ready earlier."
+            "Each point is one measurement: requests per second against the share of time for which the server was idle. No completion with a known order was posted before one that was ready earlier."
         }
     };
     sheet

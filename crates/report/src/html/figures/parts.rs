@@ -94,8 +94,7 @@ pub fn vehicles(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let head = Head {
         id: "vehicles",
         title: "How completions were delivered",
-        reads: "The kernel entry that delivered each completion, from ready to posted, of all repeats together; several parts of one colour differ \
-                in their detail. docs/delivery.md says what each delivery path is.",
+        reads: "The kernel entry that delivered each completion, from ready to posted, over all repeats. Parts with the same colour differ in their details. docs/delivery.md describes the delivery paths.",
         is_of_time: false,
     };
     let axis = "share of the completions".to_owned();
@@ -121,8 +120,7 @@ pub fn stages(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let head = Head {
         id: "stages",
         title: "Stages of the latency",
-        reads: "Means over the followed requests with both stages seen: until the request was issued to the device, until the device was \
-                done, and the delivery delay, until its completion was posted.",
+        reads: "Means over the traced requests with all stages: until the request was issued to the device, until the device had completed it, and until its completion was posted (the delivery delay).",
         is_of_time: true,
     };
     let axis = "time of one I/O".to_owned();
@@ -148,8 +146,7 @@ pub fn phases(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let head = Head {
         id: "phases",
         title: "Where the jobs' time went",
-        reads: "Shares of the wall time of all jobs, of all repeats together: submitting, polling (looking or waiting for completions), clearing \
-                ring slots, and the rest.",
+        reads: "Shares of the jobs' wall time over all repeats: submitting, polling (checking or waiting for completions), clearing ring slots, and the rest.",
         is_of_time: true,
     };
     let names = each.map(|(name, _)| name.to_owned()).to_vec();
@@ -176,8 +173,7 @@ pub fn cpu_shares(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let head = Head {
         id: "cpu",
         title: "Where the CPU went",
-        reads: "Shares of the CPU's samples, of all repeats together; the detail is the share's 95 % interval. docs/counters.md says what \
-                each place is.",
+        reads: "Shares of the CPU samples of all repeats. The details show the 95 % interval of each share. docs/counters.md describes the places.",
         is_of_time: false,
     };
     let axis = "share of the samples".to_owned();
@@ -203,7 +199,7 @@ pub fn mode_switches(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let head = Head {
         id: "mode-switches",
         title: &title,
-        reads: "Returns from the kernel to user mode in the traced threads, all repeats.",
+        reads: "Returns from the kernel to user mode in the traced threads, over all repeats.",
         is_of_time: false,
     };
     let axis = format!("returns per {one}");
@@ -220,8 +216,7 @@ pub fn interrupts(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let head = Head {
         id: "interrupts",
         title: &title,
-        reads: "All that arrived on each CPU during the measurements, whoever they were for. What is not among the most frequent ones is in \
-                the table under its own name.",
+        reads: "All interrupts on each CPU during the measurements, regardless of the process that they served. The less frequent ones are listed by name in the table.",
         is_of_time: false,
     };
     let axis = format!("interrupts per {one}");
@@ -240,8 +235,7 @@ pub fn ipis(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let head = Head {
         id: "ipis",
         title: &title,
-        reads: "Interprocessor interrupts that kicked or woke a watched thread, or that one sent, by the kernel function that sent them; \
-                task_work_add makes it a kick. The detail says from which CPU to which.",
+        reads: "Interprocessor interrupts that kicked or woke a traced thread or that a traced thread sent, by the sending kernel function. Those from task_work_add are kicks. The details show the sending and receiving CPUs.",
         is_of_time: false,
     };
     let axis = format!("IPIs per {one}");

@@ -42,8 +42,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     let one = view.unit.one();
     let title = format!("Kicks, interrupts and calls per {one}");
     let reads = format!(
-        "Medians over the repeats. A kick is a reschedule interrupt that was sent to make a running task notice its completions. What could \
-         not be counted is not drawn; each count has a scale of its own, per {one}."
+        "Medians over the repeats. A kick is a reschedule interrupt sent to make a running task process its completions. Values that could not be counted are not drawn. Each count has its own scale, per {one}."
     );
     sheet.figure(Head { id: "rates", title: &title, reads: &reads, is_of_time: false }, lots)
 }

@@ -86,9 +86,7 @@ pub fn figure(view: &View<'_>, against: Option<&Against<'_>>) -> Option<Figure> 
         }
         lots.push((panels.first().map_or_else(String::new, |p: &Panel| p.title.clone()), panels));
     }
-    let reads = "Each mark is a ratio with its own 95 % interval. Better and worse are where chance alone seldom makes as much, all \
-                 comparisons of the metric together; equivalent, where the interval lies within the band. What has no ratio is in \
-                 the table alone, with the reason.";
+    let reads = "Each mark is a ratio with its own 95 % interval. Better or worse: chance alone rarely causes such a difference in any comparison of the metric. Equivalent: the interval is within the band. Comparisons without a ratio are only in the table, with the reason.";
     sheet.figure(Head { id: "ratios", title: "What differs", reads, is_of_time: false }, lots)
 }
 

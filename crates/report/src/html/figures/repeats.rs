@@ -43,7 +43,7 @@ pub fn figure(view: &View<'_>, facets: &[Facet], metric: Metric) -> Option<Figur
     }
     let words = metric.words(view.unit);
     let title = format!("{words}: every repeat");
-    let mut reads = "A dot is one measurement. The vertical bar and the number are their median.".to_owned();
+    let mut reads = "Each dot is one measurement. The vertical bar and the number show the median.".to_owned();
     if unknown > 0 {
         let not_drawn = plural(unknown, "measurement");
         reads.push_str(&format!(" Not drawn: {not_drawn} with an unknown value or too few samples."));

@@ -133,7 +133,7 @@ fn values_of_traced_requests_are_labelled() {
     t.total.followed.one_in = 64;
     let text = trace::screen(&t, true, PLAIN).to_string();
     narrow(&text);
-    assert!(text.contains(" max seen\n") && text.contains("2 traced ones unfinished at the end"), "{text}");
+    assert!(text.contains(" max seen\n") && text.contains("2 traced requests unfinished at the end"), "{text}");
     // A worker executed most of them.
     let mut t = clean();
     t.rings[0].stages.as_mut().unwrap().completions = 20_000;

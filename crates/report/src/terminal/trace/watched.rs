@@ -171,7 +171,7 @@ pub fn followed(total: &Total, overflows: u64) -> Vec<String> {
         }
     };
     items.extend(some(f.no_completion, overflowed));
-    let unfinished = if f.is_sample() { "traced ones unfinished at the end" } else { "unfinished at the end" };
+    let unfinished = if f.is_sample() { "traced requests unfinished at the end" } else { "unfinished at the end" };
     items.extend(some(f.unfinished, unfinished));
     items.extend(some(f.no_room, "dropped: map full"));
     items.extend(some(f.ring_buffer_full, "lost: ring buffer full"));
