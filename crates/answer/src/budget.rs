@@ -34,7 +34,7 @@ pub enum BudgetOutcome {
     NotEvaluated,
 }
 
-/// A limit and what the trace has.
+/// A limit, and the value in the trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JudgedLimit {
     /// Scope of the figure: `opcode.read`; empty: the whole trace.

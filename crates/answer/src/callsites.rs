@@ -32,7 +32,7 @@ pub enum SiteValue {
     Requests,
     /// Failed requests.
     Errors,
-    /// Requests that went to io-wq.
+    /// Requests punted to io-wq.
     Punts,
 }
 

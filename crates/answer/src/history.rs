@@ -99,7 +99,7 @@ pub struct Series {
     pub points: Vec<Point>,
     /// Changes of the level, oldest first.
     pub changes: Vec<Change>,
-    /// Smallest detectable change, as a factor less 1. With this number of runs it is detected in 95 % of cases.
+    /// Smallest detectable change, as a factor less 1. With this number of runs, it is detected in 95 % of cases.
     /// Null: too few runs, or there is a change.
     pub smallest_visible: Option<f64>,
 }

@@ -77,9 +77,7 @@ impl Calls {
 
 pub const ONE_PER_ENTER: Rule = Rule {
     code: "one_per_enter",
-    about: "at least 90 % of the calls submitted one request each, at least 1,000 per second, with three or more requests in flight on average (from \
-            the latency of at least 50 traced requests, without waits). Or at least 20,000 calls per second did, with no other request in flight, \
-            and 90 % of the requests were complete when the call returned (a note; the rates of several rings are added). The same for io_submit(2)",
+    about: "at least 90 % of the calls, and at least 1,000 per second, submitted one request each, with three or more requests in flight on average. The average is based on the latency of at least 50 traced requests, without waits. Or at least 20,000 such calls per second had no other request in flight, and 90 % of the requests were complete when the call returned. This second case is a note, and adds the rates of several rings. The same applies to io_submit(2)",
     rests_on: RestsOn::Followed,
     advice: "reap all available completions, prepare the next requests, and submit them with one io_uring_enter: they share the cost of the call, \
              and the block layer and the driver receive them as one batch",
@@ -273,9 +271,7 @@ const ABOVE: f64 = 0.05;
 
 pub const CAPPED_BATCH: Rule = Rule {
     code: "capped_batch",
-    about: "task-work runs of exactly the kernel's limit posted at least half of the completions, with at least 1.5 times the limit in flight or \
-            submitted at once. The limit is 20 with DEFER_TASKRUN since Linux 6.13, and 32 in an SQPOLL thread since 6.9 (or 8 before 6.16, if no \
-            run had 9 to 32 items)",
+    about: "task-work runs with exactly the kernel's limit of items posted at least half of the completions. At least 1.5 times the limit was in flight or submitted at once. The limit is 20 with DEFER_TASKRUN since Linux 6.13. In an SQPOLL thread it is 32 since 6.9 (or 8 before 6.16, if no run had 9 to 32 items)",
     rests_on: RestsOn::Followed,
     checks: &[Check::Ring(capped)],
     ..RULE

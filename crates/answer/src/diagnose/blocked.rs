@@ -171,8 +171,7 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
 
 pub const BLOCKED_IN_SUBMISSION: Rule = Rule {
     code: "blocked_in_submission",
-    about: "threads were blocked in io_uring_enter(2) or io_submit(2) for at least 1 % of their time (and at least 1 ms), not counting waits for \
-            completions",
+    about: "threads were blocked in io_uring_enter(2) or io_submit(2) for at least 1 % of their time (and at least 1 ms). Waits for completions do not count",
     matter: Matter::Time,
     checks: &[Check::Each(in_submission)],
     ..RULE
@@ -394,7 +393,7 @@ fn cpu_quota(t: &TraceRecord) -> Option<Finding> {
     }
     let (most, _) = held.iter().max_by_key(|(_, ns)| *ns)?;
     let text = format!(
-        "the cgroup's CPU quota throttled {} for {} of their time ({} in total, {} ({}) most), even if CPUs were idle",
+        "the cgroup's CPU quota throttled {} for {} of their time ({} in total; {} ({}) was throttled most), even if CPUs were idle",
         plural(held.len(), "thread"),
         percent(share),
         span(ns as f64),
@@ -413,8 +412,7 @@ const ENOUGH_WAITED_NS: f64 = 5e6;
 
 pub const SQPOLL_SHARES_CPU: Rule = Rule {
     code: "sqpoll_shares_cpu",
-    about: "a thread of the process or an io-wq worker spent at least 5 % of its time, and at least half of its CPU waits, waiting \
-        for a CPU that the SQPOLL thread used. Or the SQPOLL thread waited for these threads in the same way. Or both may run on only \
+    about: "a thread of the process or an io-wq worker waited for a CPU that the SQPOLL thread used, for at least 5 % of its time. These waits were at least half of its CPU waits. Or the SQPOLL thread waited for these threads in the same way. Or both may run on only \
         one CPU",
     advice: "give the SQPOLL thread its own CPU with IORING_SETUP_SQ_AFF and sq_thread_cpu; or allow more CPUs (taskset, cpuset, cpu.max); or set a \
              shorter sq_thread_idle, so that the SQPOLL thread sleeps sooner; or use a ring without SQPOLL",

@@ -140,10 +140,7 @@ const NEARLY_ALL: f64 = 0.8;
 
 pub const EPOLL_SPINS: Rule = Rule {
     code: "epoll_spins",
-    about: "the program made at least 10,000 epoll_wait(2) or poll(2) calls per second, which were at least 80 % of its I/O calls. \
-        Or it made at least 1,000 per second, and half of them returned a hang-up or an error of one descriptor. Or at least 10,000 \
-        poll requests per second completed inline on a ring, or as many timeouts expired, and these were at least 80 % of the ring's \
-        completions",
+    about: "at least 10,000 epoll_wait(2) or poll(2) calls per second, and at least 80 % of the program's I/O calls. Or at least 1,000 such calls per second, half of which returned a hang-up or an error of one descriptor. Or at least 10,000 inline poll completions per second on a ring, or as many expired timeouts, and at least 80 % of the ring's completions",
     checks: &[Check::Trace(epoll_spins), Check::Ring(ring_spins)],
     ..RULE
 };
@@ -257,10 +254,8 @@ const LITTLE_WAITING: f64 = 0.05;
 
 pub const WAITS_TIME_OUT: Rule = Rule {
     code: "waits_time_out",
-    about: "at least half (and at least 20) of the waits for completions in io_uring_enter(2) or io_getevents(2) timed out, and \
-        threads were blocked there for at least 5 % of their time. It is a warning if half of these waits had completions, but fewer \
-        than min_complete, or if at least 1,000 per second timed out. Also reported, as a warning, if signals ended at least half of \
-        the waits (at least 1,000 in total, and 100 per second)",
+    about: "at least half (and at least 20) of the waits for completions in io_uring_enter(2) or io_getevents(2) timed out. Threads were blocked in these waits for at least 5 % of their time. It is a warning if half of these waits had completions, but fewer \
+        than min_complete, or if at least 1,000 per second timed out. It is also reported, as a warning, if signals ended at least half of the waits (at least 1,000 in total, and 100 per second)",
     matter: Matter::Time,
     checks: &[Check::Each(waits_time_out)],
     ..RULE
@@ -283,13 +278,12 @@ fn waits_time_out(t: &TraceRecord) -> Vec<Finding> {
         let is_busy = per_s >= TIME_LIMITS_PER_S;
         let (what, remedy) = match () {
             () if is_partial => (
-                "most of these had completions, but fewer than min_complete. The thread slept when it could have reaped them",
+                "most of these had completions, but fewer than min_complete. The thread slept although it could have reaped them",
                 "wait for one completion (min_complete 1), or for no more completions than requests are in flight",
             ),
             () if is_busy => (
                 "no completion was posted in that time. Each such wait costs a sleep, a timer and a wake-up",
-                "wait without a timeout, or until the program's next timer: a completion ends the wait. For other work, end the wait with an eventfd \
-                 that a request of the ring reads, or with IORING_OP_MSG_RING",
+                "wait without a timeout, or until the program's next timer: a completion ends the wait. To end the wait for other work, use an eventfd that a request of the ring reads, or IORING_OP_MSG_RING",
             ),
             () if registers_eventfd(t) => (
                 "no completion was posted in that time",
@@ -358,7 +352,7 @@ const ENOUGH_SETUPS: u64 = 100;
 
 pub const SETUP_PER_OPERATION: Rule = Rule {
     code: "setup_per_operation",
-    about: "the program called a set-up function of a ring, a context or registered memory at least once per two completions, and at least 100 times",
+    about: "the program set up a ring, a context or registered memory at least once per two completions, and at least 100 times",
     advice: "set up rings, contexts and registered buffers and files once, with one ring per thread, and use them for all operations; update \
              registrations instead of repeating them (IORING_REGISTER_FILES_UPDATE, IORING_REGISTER_BUFFERS_UPDATE)",
     checks: &[Check::Trace(setup_per_operation)],

@@ -69,8 +69,7 @@ fn refused(syscall: &str, errno: &str) -> (&'static str, &'static str) {
 
 pub const SETUP_FAILED: Rule = Rule {
     code: "setup_failed",
-    about: "a call that sets up a ring, a context or a descriptor failed (a note if the call succeeded later and the error only shows which features \
-            the kernel has)",
+    about: "a call that sets up a ring, a context or a descriptor failed. It is a note if the call succeeded later and the error only shows which features the kernel has",
     matter: Matter::Data,
     checks: &[Check::Each(setup_failed)],
     ..RULE

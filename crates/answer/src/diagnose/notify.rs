@@ -13,7 +13,7 @@ use iotrail_schema::trace_record::{CpuPair, RingRecord, TraceRecord};
 
 pub const STRANDED: Rule = Rule {
     code: "stranded",
-    about: "at least 5 % (and at least 20) of a ring's completions waited for the timer tick, at least half of them for 50 µs or longer",
+    about: "at least 5 % (and at least 20) of a ring's completions waited for the timer tick. At least half of them waited 50 µs or longer",
     rests_on: RestsOn::Completions,
     advice: "wait in io_uring_enter instead of polling the CQ ring: a thread in the kernel does not depend on the tick",
     checks: &[Check::Ring(stranded), Check::Measurement(stranded_load)],
@@ -98,7 +98,7 @@ fn stranded_load(m: &Measurement) -> Option<Finding> {
 
 pub const KICK_STORM: Rule = Rule {
     code: "kick_storm",
-    about: "at least 0.5 kicks per I/O, with at least 100 kicks in total and 1,000 per second (a warning for at least 10,000 per second)",
+    about: "at least 0.5 kicks per I/O, with at least 100 kicks in total and 1,000 per second. It is a warning at 10,000 per second or more",
     rests_on: RestsOn::Completions,
     advice: "set coop_taskrun (with taskrun_flag if the thread only polls the CQ ring) or defer_taskrun, which send no kicks; a thread on the CPU \
              that takes the interrupts needs no kicks",
@@ -181,8 +181,7 @@ fn line_on(t: &TraceRecord, cpu: u32) -> Option<&Interrupt> {
 
 pub const WRONG_CORE: Rule = Rule {
     code: "wrong_core",
-    about: "at least three in four completions became ready on one CPU, in a device's interrupts, and were posted on one other CPU, which needed at \
-            least one notification per four I/Os. If several threads submit, the advice is to move the interrupts, not the threads",
+    about: "at least three in four completions became ready in a device's interrupts on one CPU, and were posted on one other CPU. The other CPU needed at least one notification per four I/Os. If several threads submit, the advice is to move the interrupts, not the threads",
     rests_on: RestsOn::Followed,
     checks: &[Check::Trace(wrong_core)],
     ..RULE

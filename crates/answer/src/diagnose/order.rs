@@ -26,8 +26,7 @@ fn delivered_otherwise(order: &Order) -> Option<&Delivery> {
 
 pub const DELIVERED_OUT_OF_ORDER: Rule = Rule {
     code: "delivered_out_of_order",
-    about: "at least 5 % of a ring's completions with a known ready time were posted before a completion that was ready earlier (a warning if the \
-            kernel runs task work last in, first out)",
+    about: "at least 5 % of a ring's completions with a known ready time were posted before a completion that was ready earlier. It is a warning if the kernel runs task work last in, first out",
     rests_on: RestsOn::Followed,
     advice: "if the program needs an order, derive it from the received data, not from the order of the CQ",
     checks: &[Check::Ring(delivered_out_of_order)],
@@ -93,8 +92,7 @@ fn delivered_out_of_order(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
 
 pub const REORDERED: Rule = Rule {
     code: "reordered",
-    about: "`delivered_out_of_order` does not apply, and completions overtook earlier submissions and were overtaken more often than by chance, or \
-            at least 5 % of them overtook in task work or in a file system's workers",
+    about: "completions overtook earlier submissions, and were overtaken, more often than by chance. Or at least 5 % of them overtook in task work or in a file system's workers. Not reported with `delivered_out_of_order`",
     rests_on: RestsOn::Followed,
     checks: &[Check::Trace(reordered)],
     ..RULE

@@ -17,8 +17,7 @@ const MOSTLY: f64 = 0.5;
 
 pub const IOPOLL_WITHOUT_QUEUES: Rule = Rule {
     code: "iopoll_without_queues",
-    about: "on a ring with IOPOLL, at least 5 % (and at least 20) of the requests failed with EOPNOTSUPP, or polling found none of at least 100 \
-            completions",
+    about: "on a ring with IOPOLL, at least 5 % (and at least 20) of the requests failed with EOPNOTSUPP. Or polling found none of at least 100 completions",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     advice: "configure poll queues, which the kernel polls instead of waiting for interrupts (load the driver with `nvme.poll_queues=N`; \
@@ -67,8 +66,7 @@ pub fn from_user_mode(vehicles: &[DeliveryPathCount]) -> f64 {
 
 pub const FAULTING_POLLER: Rule = Rule {
     code: "faulting_poller",
-    about: "page faults delivered at least 5 % of the completions; or a program that polls from user mode took at least one page fault per I/O and \
-            10,000 in total",
+    about: "page faults delivered at least 5 % of the completions. Or a program that polls from user mode took at least one page fault per I/O and 10,000 in total",
     rests_on: RestsOn::Completions,
     advice: "fault in the loop's memory before the loop starts (MAP_POPULATE, mlock(2), or one write per page), reuse memory instead of mapping new \
              memory, or map huge pages: the loop then stays in user mode",
@@ -155,8 +153,7 @@ const STRAY_PER_IO: f64 = 3.0;
 pub const CHATTY_POLLER: Rule = Rule {
     code: "chatty_poller",
     about: "at least a quarter of the completions were posted on return from system calls that neither wait nor make requests \
-        ready. Or a program that polls from user mode made at least three system calls per I/O in addition to those that submit (if \
-        calls were counted)",
+        ready. Or a program that polls from user mode made at least three non-submitting system calls per I/O (if calls were counted)",
     rests_on: RestsOn::Completions,
     advice: "move these calls out of the loop (`strace -c` lists them), or make them once per batch of I/Os",
     checks: &[Check::Ring(chatty)],
@@ -216,8 +213,7 @@ fn stray_calls(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} system calls per I/O besides io_uring_enter, in threads that submit and poll the CQ ring from user mode, where {} of the completions \
-         found them. The polling loop enters the kernel for other work",
+        "{} system calls per I/O besides io_uring_enter, in threads that submit and poll the CQ ring. {} of the completions found these threads in user mode. The polling loop enters the kernel for other work",
         three_digits(stray),
         percent(looks)
     );
@@ -234,13 +230,11 @@ const NOTHING: f64 = 0.1;
 
 pub const IDLE_POLLER: Rule = Rule {
     code: "idle_poller",
-    about: "a note: at least half of a ring's completions (at least 20, and fewer than 1,000 per second) found the thread in user \
-        mode, and at most 0.1 requests were in flight on average. The thread ran in user mode for at least 30 % of the time in which \
+    about: "a note: at least half of a ring's completions (at least 20, and fewer than 1,000 per second) found the thread in user mode. At most 0.1 requests were in flight on average. The thread ran in user mode for at least 30 % of the time in which \
         it did not wait for a CPU",
     rests_on: RestsOn::Completions,
     matter: Matter::Time,
-    advice: "wait in io_uring_enter(2) (min_complete 1) while no request is in flight, and for other work end the wait with an eventfd that a \
-             request of the ring reads, or with IORING_OP_MSG_RING; ignore this if the thread computes",
+    advice: "wait in io_uring_enter(2) (min_complete 1) while no request is in flight; to end this wait for other work, use an eventfd that a request of the ring reads, or IORING_OP_MSG_RING; ignore this if the thread computes",
     checks: &[Check::Ring(idle_poller)],
     ..RULE
 };

@@ -17,8 +17,7 @@ const ONE_IS_ENOUGH_NS: u64 = 100_000_000;
 
 pub const LEFT_LYING: Rule = Rule {
     code: "left_lying",
-    about: "at least a tenth of a ring's completions (at least 20 sampled ones, or one for 100 ms) stayed in the CQ for 10 ms or \
-        longer, by the lower bound. During this time, no thread waited for more completions in io_uring_enter(2), and the ring's \
+    about: "at least a tenth of a ring's completions stayed in the CQ for 10 ms or longer, by the lower bound. At least 20 sampled completions stayed that long, or one stayed for 100 ms. During this time, no thread waited for more completions in io_uring_enter(2), and the ring's \
         thread had a CPU or slept elsewhere. It is a warning for at least half of the completions, or if completions found the CQ \
         full. No kernel has a tick longer than 10 ms, so each completion was sampled there more than once",
     rests_on: RestsOn::Followed,

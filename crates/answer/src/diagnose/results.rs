@@ -221,8 +221,7 @@ fn empty(t: &TraceRecord) -> Option<Finding> {
 
 pub const SHORT_WRITES: Rule = Rule {
     code: "short_writes",
-    about: "at least one write to a file or device, or at least 5 % of the other writes or of the sends (of at least 100), moved \
-        fewer bytes than requested. Writes and sends are separate findings. As for reads, `--fail-on` exits with status 4",
+    about: "at least one write to a file or device moved fewer bytes than requested. Or at least 5 % of the other writes or of the sends (of at least 100) did. Writes and sends are separate findings. As for reads, `--fail-on` exits with status 4",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     advice: "check for a full device or a limit, which cut writes short, and submit the rest of a short write again: the kernel does not write the \

@@ -42,16 +42,14 @@ pub(super) const OVERFLOW_NOT_FLUSHED: Rule = Rule {
 
 pub(super) const UNSUBMITTED: Rule = Rule {
     code: "unsubmitted",
-    about: "the kernel had not consumed published SQEs in at least half of a ring's samples: no thread was in io_uring_enter(2), or the SQPOLL \
-            thread slept and had set IORING_SQ_NEED_WAKEUP",
+    about: "in at least half of a ring's samples, the kernel had not consumed published SQEs. No thread was in io_uring_enter(2), or the SQPOLL thread slept with IORING_SQ_NEED_WAKEUP set",
     checks: &[Check::Trace(unsubmitted)],
     ..RULE
 };
 
 pub(super) const UNREAPED_ASLEEP: Rule = Rule {
     code: "unreaped_asleep",
-    about: "in at least a quarter (and at least 20) of a ring's samples, completions were in the CQ while the ring's threads slept \
-        outside io_uring_enter(2). Not reported with `left_lying`",
+    about: "completions were in the CQ while the ring's threads slept outside io_uring_enter(2). This was true in at least a quarter (and at least 20) of the ring's samples. Not reported with `left_lying`",
     advice: "wait for completions in io_uring_enter(2) (min_complete 1), or wake the thread with an eventfd that is registered with the ring \
              (IORING_REGISTER_EVENTFD) instead of a timer",
     matter: Matter::Time,
@@ -70,8 +68,7 @@ pub(super) const HELD_BY_REQUESTS: Rule = Rule {
 
 pub(super) const NAGLE: Rule = Rule {
     code: "nagle",
-    about: "in at least 5 % (and at least 20) of the samples, a TCP socket without TCP_NODELAY delayed a short segment until earlier packets were \
-            acknowledged",
+    about: "a TCP socket without TCP_NODELAY delayed a short segment until earlier packets were acknowledged, in at least 5 % (and at least 20) of the samples",
     advice: "set TCP_NODELAY on the socket; or send the parts of a message in one call (sendmsg(2), MSG_MORE)",
     checks: &[Check::Trace(nagle)],
     ..RULE
@@ -79,9 +76,7 @@ pub(super) const NAGLE: Rule = Rule {
 
 pub(super) const UNREAD_SOCKET: Rule = Rule {
     code: "unread_socket",
-    about: "data stayed unread in a socket that is registered with EPOLLET, for at least 1 s and for at least a quarter of the sampled time or until \
-            its end. A read had consumed a part of the data, and all threads slept, one of them in epoll_wait(2). Or connections stayed in \
-            its accept queue; or all data stayed unread in a socket while a thread waited in io_uring_enter(2) and no request of its rings was in flight",
+    about: "data stayed unread in a socket registered with EPOLLET for at least 1 s, and for at least a quarter of the sampled time or until its end. A read had consumed a part of the data, and all threads slept, one of them in epoll_wait(2). Or connections stayed in its accept queue. Or all data stayed unread in a socket while a thread waited in io_uring_enter(2) and its rings had no request in flight",
     advice: "with EPOLLET, read the socket at each event until EAGAIN, or until a read returns fewer bytes than requested: epoll reports the \
              remaining data only when more data arrives; or register the socket without EPOLLET",
     checks: &[Check::Trace(unread_socket)],

@@ -166,8 +166,7 @@ fn for_peer(t: &TraceRecord, name: &str) -> Option<String> {
     let ended = t.call(name).filter(|call| call.syscall == "poll" || call.syscall == "ppoll")?.ended?;
     (ended.time_limit > 0 && ended.time_limit * 2 >= ended.completions + ended.time_limit).then(|| {
         format!(
-            "{name}(2) waits for a peer, and {} of its {} waits ended by their time limit: check whether the peer answers (of getaddrinfo(3): the name servers \
-             in /etc/resolv.conf and their timeout and attempts options)",
+            "{name}(2) waits for a peer, and {} of its {} waits timed out: check whether the peer answers (for getaddrinfo(3), check the name servers in /etc/resolv.conf, and their timeout and attempts options)",
             count(ended.time_limit as f64),
             count((ended.completions + ended.time_limit) as f64)
         )
@@ -313,7 +312,7 @@ mod tests {
         let mut poll = rows(ThreadState::Blocked, "poll", Some(Reason::Poll), 400_000_000);
         let ended = Some(WaitEnds { time_limit: 4, completions: 4, ..WaitEnds::default() });
         poll.calls = Some(vec![CallRecord { syscall: "poll".into(), count: 8, ended, ..CallRecord::default() }]);
-        assert!(said(&poll).contains("4 of its 8 waits ended by their time limit"), "{}", said(&poll));
+        assert!(said(&poll).contains("4 of its 8 waits timed out"), "{}", said(&poll));
         let cached = traced(&[(ThreadState::Running, Some("pread64"), None, 900_000_000)]);
         assert!(advice(&cached).unwrap().starts_with("io_uring would not help much; pread(2) runs"));
     }

@@ -15,9 +15,7 @@ const TOLD: usize = 3;
 
 pub const NEVER_COMPLETED: Rule = Rule {
     code: "never_completed",
-    about: "requests were in flight when the command exited, or had been in flight for at least 10 s outside of a poll when tracing ended (a \
-            warning). Requests that only wait (timeouts, accepts …) do not count, nor multishot requests that have had completions, nor single \
-            polled reads of an operation that had completions (a program that waits for its peers has one per descriptor)",
+    about: "requests were in flight when the command exited. Or they had been in flight for at least 10 s outside of a poll when tracing ended (a warning). Requests that only wait (timeouts, accepts …) do not count, nor multishot requests that have had completions. Single polled reads of an operation that had completions do not count either, because a program that waits for its peers has one per descriptor",
     matter: Matter::Data,
     advice: "check `cat /proc/PID/fdinfo/RING` and the kernel log for a device that does not respond or a lock that io-wq waits for; limit the time \
              of these requests with a linked timeout (IORING_OP_LINK_TIMEOUT)",

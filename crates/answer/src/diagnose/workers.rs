@@ -251,8 +251,7 @@ fn of_filesystem(name: Option<&str>) -> String {
         Some("ext4") => format!("on ext4 each buffered write is punted, and {direct}"),
         Some("xfs") => format!("on XFS a buffered write is punted only if it waits for memory, a lock or an allocation, and {direct}"),
         Some("btrfs") => {
-            "on btrfs each write is punted except to allocated blocks of a file without copy-on-write (chattr +C): set +C, and fallocate(2) the \
-             blocks first"
+            "on btrfs, each write is punted unless it goes to allocated blocks of a file without copy-on-write: set chattr +C, and fallocate(2) the blocks first"
                 .into()
         }
         Some(fs @ ("overlay" | "nfs" | "fuse" | "9p" | "ext3" | "ext2" | "vfat" | "f2fs")) => {
@@ -395,8 +394,7 @@ const FAR_TOO_MANY_PER_CPU: u64 = 32;
 
 pub const IOWQ_FANOUT: Rule = Rule {
     code: "iowq_fanout",
-    about: "at least two workers per CPU at a time (and at least eight), unless the workers waited longer for storage than for CPUs and locks (32 or \
-            more per CPU always count)",
+    about: "at least two workers per CPU at a time (and at least eight). The finding does not apply if the workers waited longer for storage than for CPUs and locks, unless there were 32 or more per CPU",
     rests_on: RestsOn::Requests,
     checks: &[Check::Trace(fanout)],
     ..RULE

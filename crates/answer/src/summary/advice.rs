@@ -122,7 +122,7 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     let open = SearchOutcome { undecided: found.undecided.saturating_sub(1), ..found.clone() };
     let otherwise = match &change {
         _ if broken.is_some() => {
-            "search for longer: --budget; a candidate that breaks a constraint is removed after three blocks".to_owned()
+            "search for longer: use a longer --budget; a candidate that breaks a constraint is removed after three blocks".to_owned()
         }
         Some(_) if open.undecided > 0 => search_longer(found),
         Some(_) => "nothing: fresh blocks did not reproduce the search's gain".into(),
@@ -220,11 +220,11 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     let advice = match keep {
         true => "nothing".to_owned(),
         false if set.is_empty() && state.broken.iter().any(Option::is_some) => {
-            "loosen a constraint: no measured configuration meets all constraints".into()
+            "relax a constraint: no measured configuration meets all constraints".into()
         }
         false if set.is_empty() && state.blocks > 0 => "check why no candidate could be measured completely".into(),
         false if found.undecided > 0 => search_longer(&found),
-        false => "search for longer: --budget".into(),
+        false => "search for longer: use a longer --budget".into(),
     };
     let broken =
         run.arms.iter().zip(&state.broken).filter_map(|(arm, why)| Some(format!("{arm} breaks {}", why.as_ref()?)));
@@ -404,7 +404,7 @@ mod tests {
             [
                 "write c2",
                 "as-is: io_uring randread of 4 KiB, direct, depth 1, wait peek, cpus non-irq, /data/scratch-1g",
-                "searched 3 candidates with 30 measurements (run 6; the remaining ones are equivalent); within 2 % of the best: c1 (a few lines)"
+                "searched 3 candidates with 30 measurements (run 6; the remaining candidates are equivalent); within 2 % of the best: c1 (a few lines)"
             ]
         );
         let h = head(&confirmation(1.0));
@@ -442,7 +442,7 @@ mod tests {
         let h = after_two_blocks(1.0);
         let said = "undecided: 15 of 18 candidates are undecided after 2 blocks; c2 led the search, but in 12 fresh blocks it has ";
         assert!(h.answer.starts_with(said), "{}", h.answer);
-        let advice = "search for longer: --budget 240s decides if the spread of the measurements stays the same";
+        let advice = "search for longer: --budget 240s is enough if the spread of the measurements stays the same";
         assert_eq!(h.advice.as_deref(), Some(advice));
     }
 
@@ -491,7 +491,10 @@ mod tests {
     fn constraints_are_checked_in_fresh_blocks() {
         let h = limited(1.5, [0, 2]);
         assert_eq!(h.answer, "keep the current configuration: c2 breaks p99<1ms in 12 fresh blocks");
-        assert!(h.advice.unwrap().starts_with("search for longer: --budget; ") && !h.also.contains(&"write c2".into()));
+        assert!(
+            h.advice.unwrap().starts_with("search for longer: use a longer --budget; ")
+                && !h.also.contains(&"write c2".into())
+        );
         // The current configuration violates the constraint, so an equal candidate suffices.
         let h = limited(1.0, [2, 0]);
         assert!(

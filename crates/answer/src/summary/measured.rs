@@ -20,7 +20,7 @@ const FEW: u64 = 10;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// One sentence with its number.
+    /// The answer in one sentence, with its number.
     pub answer: String,
     pub advice: Option<String>,
     /// Call sites that cause it; empty if no call is involved or no stacks were sampled.

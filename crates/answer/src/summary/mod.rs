@@ -34,7 +34,7 @@ use iotrail_schema::run_record::{CONTROL, RunRecord};
 /// The answer of a run, which comes first.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Head {
-    /// One sentence with its number.
+    /// The answer in one sentence, with its number.
     pub answer: String,
     /// The situations for which it is true; null: all, or none.
     pub when: Option<String>,

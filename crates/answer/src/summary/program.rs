@@ -165,7 +165,7 @@ pub fn price(run: &RunRecord, arm: &str, compared: &[(Metric, Vec<super::ByArm<'
         (!worse.is_empty()).then(|| range(*metric, Unit::of_run(run), &worse, true))
     });
     let worse: Vec<String> = worse.collect();
-    (!worse.is_empty()).then(|| format!("; the price: {}", list(&worse)))
+    (!worse.is_empty()).then(|| format!(", at the cost of {}", list(&worse)))
 }
 
 /// The flags in C and the kernel version that they require; `None` if the arm does not change flags.

@@ -46,7 +46,7 @@ pub(super) fn price(run: &RunRecord, arm: &str, but: &[Metric]) -> String {
         Some(range(metric, unit, &[worse], true))
     });
     let worse: Vec<String> = worse.collect();
-    if worse.is_empty() { String::new() } else { format!("; the price: {}", list(&worse)) }
+    if worse.is_empty() { String::new() } else { format!(", at the cost of {}", list(&worse)) }
 }
 
 /// Describes a program by its command, and a load by its options.
@@ -74,8 +74,8 @@ pub(super) fn how_found(found: &SearchOutcome, others: &[String], search: &Searc
     let ended = match found.ended {
         Ended::OneLeft if found.set.is_empty() => "none remained",
         Ended::OneLeft => "one remained",
-        Ended::Equivalent => "the remaining ones are equivalent",
-        Ended::Settled => "none of the remaining ones beats another in both",
+        Ended::Equivalent => "the remaining candidates are equivalent",
+        Ended::Settled => "no remaining candidate beats another in both",
         Ended::Budget => "its time or block budget was exhausted",
         Ended::Stopped => "it was stopped",
     };
@@ -112,10 +112,10 @@ pub(super) fn undecided(found: &SearchOutcome, of: usize) -> String {
 pub(super) fn search_longer(found: &SearchOutcome) -> String {
     match found.decides_s {
         Some(s) => {
-            format!("search for longer: --budget {s:.0}s decides if the spread of the measurements stays the same")
+            format!("search for longer: --budget {s:.0}s is enough if the spread of the measurements stays the same")
         }
-        None if found.blocks < 2 => "search for longer: --budget; two blocks show how long a decision takes".into(),
-        None => "make a measurement longer, or stop other work: the spread is too large for a search to decide".into(),
+        None if found.blocks < 2 => "search for longer: use a longer --budget; two blocks show how long a decision takes".into(),
+        None => "use a longer --runtime (for a program, a longer run), or stop other work: the spread is too large for a search to decide".into(),
     }
 }
 

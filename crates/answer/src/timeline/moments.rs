@@ -97,9 +97,9 @@ pub(super) fn known(t: &RequestTrace, stage: Stage) -> String {
 
 pub(super) fn submitted(t: &RequestTrace) -> String {
     let mut text = match t.enter_batch {
-        Some(1) => "the only one of its io_uring_enter".to_owned(),
-        Some(n) => format!("one of {n} of one io_uring_enter"),
-        None => "not by a call of io_uring_enter".to_owned(),
+        Some(1) => "the only request of its io_uring_enter call".to_owned(),
+        Some(n) => format!("one of {n} requests of one io_uring_enter call"),
+        None => "not by an io_uring_enter call".to_owned(),
     };
     match t.punted {
         Some(Punt::Asked) => text.push_str("; to io-wq, as the program requested"),
