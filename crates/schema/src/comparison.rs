@@ -64,7 +64,7 @@ pub struct Disturbed {
     pub measurements: usize,
     /// Disturbed measurements that were repeated.
     pub repeated: usize,
-    /// Pairs left out; if the sides were measured at different times: measurements left out.
+    /// Excluded pairs, or excluded measurements if the sides were measured at different times.
     pub left_out: usize,
     /// Disturbed measurements that were counted, because too few would remain without them.
     pub counted: usize,

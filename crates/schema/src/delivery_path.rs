@@ -10,11 +10,11 @@ pub enum DeliveryPath {
     Inline,
     /// By task work run inside `io_uring_enter`. The detail is `ready` or `slept` (with the waker).
     Enter,
-    /// By task work on the way out of a system call. The detail names the call.
+    /// By task work on return from a system call. The detail names the call.
     SyscallExit,
     /// On return from a reschedule interrupt that another CPU sent.
     ReschedIpi,
-    /// On return from a device's interrupt on the submitting thread's own CPU. The detail names the vector.
+    /// On return from a device interrupt on the submitting thread's own CPU. The detail names the vector.
     DeviceIrq,
     /// On return from the timer interrupt: no other kernel entry came earlier.
     TimerTick,

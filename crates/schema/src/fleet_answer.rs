@@ -14,7 +14,7 @@ pub const SCHEMA: &str = "iotrail.fleet_answer/1";
 pub struct FleetAnswer {
     /// `iotrail.fleet_answer/1`.
     pub schema: String,
-    /// One sentence with its number.
+    /// The answer in one sentence, with its number.
     pub answer: String,
     /// The stored fleet.
     pub fleet: FleetRecord,

@@ -2,18 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Latency of single I/Os. It starts at the stamp before their submission (open loop: at their intended time).
-/// It ends at the stamp after the poll that found them. A quantile is null if it has too few samples
-/// (`stats::quantile`).
+/// Latency of single I/Os, from the timestamp before submission (open loop: the intended time) to the timestamp after
+/// the poll that found the completion. A quantile is null if it has too few samples (`stats::quantile`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Number of latencies.
     pub count: u64,
     /// Mean.
     pub mean: Option<f64>,
-    /// 95 % interval of the traced requests' `mean`; null for iotrail's own loads. Both ends equal the mean if all requests were
-    /// traced. It covers only the sampling error. Null below 500 traced requests, since a few samples of a heavy tail may be far off
-    /// without showing it.
+    /// 95 % interval of the traced requests' `mean`; null for iotrail's own loads. Both ends equal the mean if all
+    /// requests were traced. It covers only the sampling error. Null below 500 traced requests, since a few samples of
+    /// a heavy tail may be far off without showing it.
     #[serde(default)]
     pub mean_ci95: Option<[f64; 2]>,
     /// Minimum.

@@ -47,7 +47,8 @@ pub struct Measurement {
     /// Completed I/Os, including failed and short ones. Null for a program without probes in this run, like `bytes`,
     /// `errors`, `short_ios` and `iops`. For a network load: responses.
     pub ios: Option<u64>,
-    /// Results that a program had of its requests, as in a trace. Null for iotrail's own loads, and if `ios` is null.
+    /// Results that a program received for its requests, as in a trace. Null for iotrail's own loads, and if `ios` is
+    /// null.
     #[serde(default)]
     pub operations: Option<u64>,
     /// Bytes transferred. For a network load: bytes sent and received by the sender.
@@ -104,8 +105,8 @@ pub struct Measurement {
     /// How the CPUs were sampled; null without `--profile`.
     #[serde(default)]
     pub cpu_samples: Option<Box<CpuSamples>>,
-    /// Other activity around the measured interval. It is read before and after, when none of the load's I/O is in flight. Null
-    /// in records of older versions. `docs/method.md` describes how it is used.
+    /// Other activity around the measured interval. It is read before and after, when none of the load's I/O is in
+    /// flight. Null in records of older versions. `docs/method.md` describes how it is used.
     #[serde(default)]
     pub circumstances: Option<Box<Circumstances>>,
     /// Both sides of a network load; null for storage.
@@ -157,7 +158,7 @@ pub struct ErrorCount {
 pub struct Probe {
     /// `off` or `aggregate`.
     pub mode: Name,
-    /// Completions that the probes counted; null without probes. For a network load compare them with
+    /// Completions that the probes counted; null without probes. For a network load, compare them with
     /// `net.server.total.completions`, not with `ios`.
     pub completions_seen: Option<u64>,
     /// Completions of an interface that has no tracepoints; null for an epoll server.

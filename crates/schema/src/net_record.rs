@@ -21,8 +21,8 @@ pub struct NetRecord {
     /// The sender's machine, if it is not the server's; null: the same machine.
     #[serde(default)]
     pub sender_host: Option<Host>,
-    /// The server's side; null: not measured. If the server was lost, only `seconds` is known: `total` is their sum, `threads` is
-    /// empty.
+    /// The server's side; null: not measured. If the server was lost, only `seconds` is known: `total` is their sum,
+    /// `threads` is empty.
     pub server: Option<ServerRecord>,
 }
 
@@ -72,7 +72,7 @@ pub struct SenderRecord {
     pub user_ns: u64,
     /// System time of the sending threads.
     pub system_ns: u64,
-    /// Share of time that the busiest thread was running or runnable. Near 1 the sender may be the bottleneck.
+    /// Share of time that the busiest thread was running or runnable. Near 1, the sender may be the bottleneck.
     pub busiest_thread: Option<f64>,
     /// Connections opened in the measured span.
     pub reconnects: u64,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Place {
     /// User mode.
     User,
-    /// Taking requests and starting them; io-wq workers' own work around a request.
+    /// Accepting and starting requests; io-wq workers' own work around a request.
     Submit,
     /// Copying between the application's memory and the kernel's.
     Copy,
@@ -38,7 +38,7 @@ pub enum Place {
     Tracing,
     /// The CPU was idle.
     Idle,
-    /// None of its functions is in a table.
+    /// Code whose functions are in no table.
     Other,
 }
 

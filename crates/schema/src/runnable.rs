@@ -45,9 +45,9 @@ impl Runnable {
 }
 
 impl RequestTrace {
-    /// Time from the moment at which its submitter could run and deliver it, to the moment at which the submitter had the CPU.
-    /// `None`: not known. The submitter's state was not seen, or it lost its CPU after the completion was ready, and its state after that is
-    /// unknown.
+    /// Time from the moment at which its submitter could run and deliver it, to the moment at which the submitter had
+    /// the CPU. `None`: not known. The submitter's state was not seen, or it lost its CPU after the completion was
+    /// ready, and its state after that is unknown.
     pub fn runnable_ns(&self) -> Option<u64> {
         let deliverable = self.deliverable()?.ns;
         let running = self.wake.as_ref().and_then(|w| w.running).or(self.on_cpu);
@@ -61,7 +61,7 @@ impl RequestTrace {
         }
     }
 
-    /// When it could be delivered, another thread had its submitter's CPU, even if the submitter continued on a different CPU.
+    /// Another thread had the submitter's CPU at that time, even if the submitter continued elsewhere.
     pub fn waits_behind_another(&self) -> bool {
         match self.meanwhile {
             Some(Meanwhile::Runnable { tid, .. } | Meanwhile::Sleeping { tid, .. }) => tid != 0 && tid != self.tid,
@@ -69,8 +69,8 @@ impl RequestTrace {
         }
     }
 
-    /// The thread that had the CPU for which it waited: the one that ran there when the completion was ready, if the submitter
-    /// continued on that CPU. `None`: not seen.
+    /// The thread that had the CPU for which it waited: the one that ran there when the completion was ready, if the
+    /// submitter continued on that CPU. `None`: not seen.
     pub fn cpu_was_had_by(&self) -> Option<(u32, &str)> {
         match self.meanwhile.as_ref()? {
             Meanwhile::Runnable { cpu, tid, comm } | Meanwhile::Sleeping { cpu, tid, comm } => {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Stacks {
     /// Functions that the stacks consist of.
     pub frames: Vec<Frame>,
-    /// Each stack with what was done there. Those of one program with the same functions are one.
+    /// Each stack with what was done there. Stacks of one program with the same functions are combined.
     pub stacks: Vec<StackRecord>,
     /// Why functions or names are missing.
     pub gaps: Vec<StackGap>,
@@ -26,7 +26,7 @@ pub struct Frame {
     pub module: Option<String>,
     /// Offset in the executable file, or the address of generated code.
     pub offset: u64,
-    /// The compiler has put it into the function of the next frame.
+    /// The compiler inlined it into the function of the next frame.
     pub inlined: bool,
     /// It belongs to libc, liburing, libaio or a language's standard library.
     pub library: bool,
@@ -45,7 +45,7 @@ pub struct StackRecord {
     pub uses: Vec<SiteUse>,
 }
 
-/// The action of a thread at a call site.
+/// What a thread does at a call site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SiteAction {
@@ -74,7 +74,7 @@ pub struct SiteUse {
     pub ns: u64,
     /// Events that failed.
     pub errors: u64,
-    /// Requests that went to io-wq.
+    /// Requests punted to io-wq.
     pub punts: u64,
 }
 
@@ -115,6 +115,6 @@ pub enum StackGapCode {
     Ended,
     /// The thread has no stack in user mode, as SQPOLL threads and io-wq workers.
     KernelThread,
-    /// The stack was not handed over: a buffer was full.
+    /// The stack was lost: a buffer was full.
     Lost,
 }

@@ -34,7 +34,7 @@ pub enum Trigger {
     TaskWorkWaits,
     /// The timeout of a request or a wait has expired, but the request or wait has not ended.
     LateTimer,
-    /// Whether completions are in the overflow list.
+    /// Completions are in the overflow list.
     Overflow,
     /// SQEs are published, but no thread submits them.
     Unsubmitted,

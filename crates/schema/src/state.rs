@@ -19,21 +19,21 @@ pub struct StateRecord {
     pub rings: Vec<RingState>,
     /// Data delayed by Nagle's algorithm; null: not read.
     pub nagle: Option<NagleState>,
-    /// The socket whose data stayed unread longest; left out: none did.
+    /// The socket whose data stayed unread longest; omitted: none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<UnreadSocket>,
-    /// The socket that dropped most datagrams or connections; left out: none did.
+    /// The socket that dropped most datagrams or connections; omitted: none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops: Option<SocketDrops>,
-    /// The small send buffer that senders waited for most often; left out: none.
+    /// The small send buffer that senders waited for most often; omitted: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<SendBuffer>,
-    /// Minor page faults of the threads between the first and the last sample; left out: none.
+    /// Minor page faults of the threads between the first and the last sample; omitted: none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub faults: u64,
     /// I/O and threads throttled by cgroup limits; null: not read.
     pub cgroup: Option<CgroupState>,
-    /// The memory limit of its cgroups that evicted most pages of files; left out: none was reached.
+    /// The memory limit of its cgroups that evicted most pages of files; omitted: none was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryLimit>,
     /// Before the probes were loaded; null: the trace started a command, or not read.
@@ -117,24 +117,24 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// A socket whose data or connections no event or request takes, while a thread waits for events or completions.
+/// A socket with unread data or connections, while a thread waits for events or completions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnreadSocket {
-    /// Why nothing takes them.
+    /// Why they stay unread.
     #[serde(default)]
     pub because: Unread,
     /// Its process.
     pub tgid: u32,
     /// Its descriptor.
     pub fd: u32,
-    /// Unread bytes; of a listening socket: connections.
+    /// Unread bytes; for a listening socket, connections.
     pub bytes: u64,
-    /// Backlog of a listening socket; left out: it does not listen.
+    /// Backlog of a listening socket; omitted: it does not listen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backlog: Option<u64>,
     /// Time for which the number of bytes did not change, or connections waited.
     pub for_ns: u64,
-    /// They were unread in the last sample.
+    /// Whether they were still unread in the last sample.
     pub at_end: bool,
     /// The thread that sleeps.
     pub tid: u32,
@@ -145,10 +145,10 @@ pub struct UnreadSocket {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unread {
-    /// A read took a part of the data, and EPOLLET does not report the rest.
+    /// A read consumed a part of the data, and EPOLLET does not report the rest.
     #[default]
     Partly,
-    /// EPOLLET does not report the connections that are left in the accept queue.
+    /// EPOLLET does not report the connections that remain in the accept queue.
     Unaccepted,
     /// The ring has no request in flight.
     NotArmed,
@@ -203,7 +203,7 @@ pub struct MemoryLimit {
     pub cgroup: String,
     /// `memory.max`, or `memory.limit_in_bytes` of version 1.
     pub limit_bytes: u64,
-    /// Times that the cgroup reached the limit.
+    /// Number of times that the cgroup reached the limit.
     pub reached: u64,
     /// Bytes of files that were read again after the cgroup had evicted them.
     pub refaulted_bytes: u64,
@@ -220,7 +220,7 @@ pub struct Moment {
     pub more_threads: u64,
     /// Rings of the processes.
     pub rings: Vec<RingNow>,
-    /// Sockets with unread data that no event reports; left out: none.
+    /// Sockets with unread data that no event reports; omitted: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<UnreadSocket>,
 }

@@ -33,7 +33,7 @@ pub struct TopRecord {
     pub total: TotalRates,
     /// Processes, busiest first.
     pub processes: Vec<ProcessRates>,
-    /// Rings, busiest first; at most 512. Rings of exited processes are listed while they have events.
+    /// Rings, busiest first; at most 512. Rings of exited processes are listed as long as they have events.
     pub rings: Vec<RingRates>,
     /// Rates of unlisted rings; null if none. The rates of their processes and the total include them.
     #[serde(default)]
@@ -71,8 +71,8 @@ pub struct Rates {
     pub waits: Option<Waits>,
     /// posted − ready of the traced requests.
     pub delivery_delay_ns: Latency,
-    /// Completions by delivery path, most frequent first. Completions whose delivery path is not yet known are counted in the
-    /// next interval.
+    /// Completions by delivery path, most frequent first. Completions whose delivery path is not yet known are counted
+    /// in the next interval.
     pub vehicles: Vec<DeliveryPathShare>,
 }
 
@@ -92,7 +92,8 @@ pub struct TotalRates {
     /// The rates.
     #[serde(flatten)]
     pub rates: Rates,
-    /// Part of these completions: those of native and POSIX AIO. The total includes their requests, bytes, errors and latencies.
+    /// Part of these completions: those of native and POSIX AIO. The total includes their requests, bytes, errors and
+    /// latencies.
     pub of_no_ring_per_s: f64,
     /// Kicks; null: not counted. They are counted by call site and CPU, not by ring.
     pub kicks_per_s: Option<f64>,

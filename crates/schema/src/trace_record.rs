@@ -105,19 +105,20 @@ pub enum Subject {
     All,
 }
 
-/// A measurement without `load` and `phases`, which a traced program does not have, plus fields for traced programs.
+/// A measurement without `load` and `phases`, plus fields for traced programs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Total {
     /// Time traced; with requested windows: the sum of `choosing_ns` and `finishing_ns`.
     pub elapsed_ns: u64,
-    /// Windows in which the probes were attached; null: all the time. With `whole_ns`, counts are estimates for all the time.
-    /// Otherwise counts, rates and findings cover only the windows, and `cpu`, `active_ns` and values of helper threads from /proc are null.
+    /// Windows in which the probes were attached; null: all the time. With `whole_ns`, counts are estimates for all the
+    /// time. Otherwise counts, rates and findings cover only the windows, and `cpu`, `active_ns` and values of helper
+    /// threads from /proc are null.
     #[serde(default)]
     pub windows: Option<Windows>,
     /// Number of completions.
     pub ios: u64,
-    /// Results that the program had of its requests. They are `ios` without notifications of zero-copy sends and without messages
-    /// of IORING_OP_MSG_RING, and with requests that succeeded without a completion. Null in older records.
+    /// Results that the program received for its requests. They are `ios` without zero-copy send notifications and
+    /// IORING_OP_MSG_RING messages, plus requests that succeeded without a completion. Null in older records.
     #[serde(default)]
     pub operations: Option<u64>,
     /// Total bytes in the results seen.
@@ -142,12 +143,13 @@ pub struct Total {
     /// 95 % intervals of the estimates in `per_io`, by name. A number of `per_io` without an interval is exact.
     #[serde(default)]
     pub per_io_intervals: BTreeMap<String, [f64; 2]>,
-    /// 95 % intervals of the other estimates. Names: `stray_calls`, `pread_pwrite_calls`, and `mode_switches.syscall`, the count of
-    /// that cause.
+    /// 95 % intervals of the other estimates. Names: `stray_calls`, `pread_pwrite_calls`, and `mode_switches.syscall`,
+    /// the count of that cause.
     #[serde(default)]
     pub intervals: BTreeMap<String, [f64; 2]>,
-    /// 95 % intervals of counts that were multiplied; null: fewer than 5 windows. By name: `ios`, `bytes`, `opcodes.read.requests`,
-    /// `vehicles.enter`. A count without an entry is exact. Errors are lower bounds; their interval is of all errors.
+    /// 95 % intervals of counts that were multiplied; null: fewer than 5 windows. By name: `ios`, `bytes`,
+    /// `opcodes.read.requests`, `vehicles.enter`. A count without an entry is exact. Errors are lower bounds; their
+    /// interval covers all errors.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub count_intervals: BTreeMap<String, Option<[f64; 2]>>,
     /// Returns from kernel to user mode of the traced threads, by cause.
@@ -166,18 +168,17 @@ pub struct Total {
     pub opcodes: Vec<OpcodeRecord>,
     /// The parts of the mean latency; null: too few traced requests.
     pub stages: Option<StageRecord>,
-    /// Traced requests by the number that their io_uring_enter call was asked to submit. Calls with requests that came later
-    /// (`followed.came_later`) are not included.
+    /// Traced requests by the `to_submit` of their io_uring_enter call. Calls with requests that came later
+    /// (`followed.came_later`) are excluded.
     pub enter_batches: Vec<EnterBatch>,
-    /// All io_uring_enter calls that submitted. With windows: while requests were selected. Null: estimated from fewer than 50
-    /// traced requests.
+    /// All io_uring_enter calls that submitted. With windows: while requests were selected. Null: estimated from fewer
+    /// than 50 traced requests.
     #[serde(default)]
     pub enter_calls: Option<Estimate>,
     /// Traced completions by the CPU on which they became ready and the CPU on which they were posted.
     pub cpu_pairs: Vec<CpuPair>,
-    /// Traced completions by the number of items in their run of task work. An item of a multishot request may post several
-    /// completions:
-    /// `task_work_batches` counts the runs themselves.
+    /// Traced completions by the number of items in their run of task work. An item of a multishot request may post
+    /// several completions: `task_work_batches` counts the runs themselves.
     pub run_items: Vec<RunItems>,
     /// The traced processes, including at most about 4,000 that have exited.
     pub processes: Vec<ProcessRecord>,
@@ -186,8 +187,8 @@ pub struct Total {
     pub more_processes: u64,
     /// The io-wq workers.
     pub iowq: IowqRecord,
-    /// Page faults of the traced threads in user mode; null: not counted. Faults that the kernel takes while it copies for them are
-    /// not mode switches, and are not included.
+    /// Page faults of the traced threads in user mode; null: not counted. Faults during the kernel's own copying for
+    /// these threads are not mode switches, and are excluded.
     pub page_faults: Option<u64>,
     /// System calls other than io_uring_enter of threads that submit; null: not counted.
     #[serde(default)]
@@ -198,8 +199,8 @@ pub struct Total {
     /// Context switches of the traced threads.
     pub context_switches: u64,
     /// Windows in which a busy program's system calls, device interrupts and block stages were traced. Numbers with an
-    /// entry in `per_io_intervals`, `intervals` or `interrupts[].credited_ci95` are estimated from them. With fewer than 5 windows these
-    /// numbers are null. Null: everything was traced all the time.
+    /// entry in `per_io_intervals`, `intervals` or `interrupts[].credited_ci95` are estimated from them. With fewer
+    /// than 5 windows these numbers are null. Null: everything was traced all the time.
     #[serde(default)]
     pub sampled_events: Option<SampledEvents>,
     /// Events that the probes saw and lost.
@@ -216,8 +217,8 @@ pub struct Total {
     /// Memory that in-flight requests shared or outlived; null: none, or not checked.
     #[serde(default)]
     pub memory: Option<MemoryRecord>,
-    /// The 20 busiest files of traced requests with a completion. Files without a traced request are missing, and so are requests
-    /// that were refused at submission.
+    /// The 20 busiest files of traced requests with a completion. Files without a traced request are missing, as are
+    /// requests that were rejected at submission.
     #[serde(default)]
     pub files: Vec<FileRecord>,
     /// Sums over the unlisted files; null: none.
@@ -226,8 +227,8 @@ pub struct Total {
     /// Time that completions spent in the completion queue; null: none was checked.
     #[serde(default)]
     pub reaping: Option<Reaping>,
-    /// Completions that could not be checked in the queue; null in older records. Causes are more rings than the map can hold, a
-    /// resized ring, and a full buffer.
+    /// Completions that could not be checked in the queue; null in older records. The causes are more rings than the
+    /// map can hold, a resized ring, and a full buffer.
     #[serde(default)]
     pub reaping_lost: Option<u64>,
     /// Latencies of the traced requests in powers of two, by opcode and delivery path.
@@ -241,8 +242,8 @@ pub struct Total {
     pub probe_costs: Option<Vec<ProbeCost>>,
     /// The machine.
     pub host: Host,
-    /// Conditions that make the numbers doubtful. `nothing_asynchronous` and `idle_rings` report that no requests or completions
-    /// were seen: the former if there were no rings, the latter if rings were open.
+    /// Conditions that make the numbers doubtful. `nothing_asynchronous` and `idle_rings` report that no requests or
+    /// completions were seen: the former if there were no rings, the latter if rings were open.
     pub warnings: Vec<Warning>,
 }
 
@@ -313,8 +314,8 @@ pub struct SampledEvents {
     pub traced_ns: Option<u64>,
 }
 
-/// One BPF program on all CPUs, for the events of all processes, by the kernel's run-time statistics. They exclude the call of the
-/// program.
+/// One BPF program on all CPUs, for the events of all processes, by the kernel's run-time statistics. They exclude
+/// calling the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeCost {
     /// The BPF program.
@@ -323,16 +324,16 @@ pub struct ProbeCost {
     pub event: String,
     /// Number of its runs on all CPUs, for the events of all processes.
     pub runs: u64,
-    /// Its time, by the kernel's BPF run-time statistics. They exclude the call of the program, some 20 to 40 ns, and cost some 20
-    /// ns per run.
+    /// Its time, by the kernel's BPF run-time statistics. They exclude calling the program (about 20 to 40 ns), and
+    /// themselves cost about 20 ns per run.
     pub spent_ns: u64,
 }
 
 /// Windows during which the probes were attached: one per period, at a random point within it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Windows {
-    /// Time in which a window selects requests. Then it finishes: counting continues until those requests are done, at most for the
-    /// same time again.
+    /// Time in which a window selects requests. Then the window finishes: counting continues until these requests have
+    /// completed, but no longer than the same time again.
     pub open_ns: u64,
     /// Period that contains one window, at a random point.
     pub period_ns: u64,
@@ -340,25 +341,27 @@ pub struct Windows {
     pub opened: u64,
     /// Time from the start of the first period to the end of the trace.
     pub span_ns: u64,
-    /// Time in which all windows selected requests; null in older records. Traced requests came in this time. A busy machine ends
-    /// a window late.
+    /// Time in which all windows selected requests; null in older records. Requests to be traced were selected during
+    /// this time. On a busy machine, windows end late.
     #[serde(default)]
     pub choosing_ns: Option<u64>,
     /// Time in which all windows finished; null in older records.
     #[serde(default)]
     pub finishing_ns: Option<u64>,
-    /// Time in which everything was traced, mostly the first window. Null: windows were requested. Otherwise iotrail changed to
-    /// windows because of the cost.
+    /// Time in which everything was traced, mostly the first window. Null: windows were requested. Otherwise iotrail
+    /// changed to windows because of the cost.
     #[serde(default)]
     pub whole_ns: Option<u64>,
     /// CPU time used to trace everything, as a share of the traced processes' CPU time. Null: windows were requested.
     #[serde(default)]
     pub cost: Option<f64>,
-    /// Completions on the rings of the traced processes in the full span, by the rings' own counters. Each ring counts once, even
-    /// if several processes use it. Null: windows were requested, or a ring has `cqe_mixed`, whose counter counts a large completion twice.
+    /// Completions on the rings of the traced processes in the full span, by the rings' own counters. Each ring counts
+    /// once, even if several processes use it. Null: windows were requested, or a ring has `cqe_mixed`, whose counter
+    /// counts a large completion twice.
     #[serde(default)]
     pub posted: Option<u64>,
-    /// Whether `posted` is complete. False: a ring or process ended after the last read of its counter (once per second).
+    /// Whether `posted` is complete. False: a ring or process ended after the last read of its counter (once per
+    /// second).
     #[serde(default)]
     pub posted_is_all: Option<bool>,
     /// User CPU time of the traced processes over the full span.
@@ -390,9 +393,10 @@ impl Windows {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceCpu {
-    /// User time of the traced processes, helper threads included. Its sum with `system_ns` is exact for processes that started and
-    /// ended during the trace. For other processes up to 100 ms at the end may be missing. The kernel divides the two by ticks. For
-    /// processes without a PID in iotrail's PID namespace the sum is exact to 10 ms. Null: the kernel had not accounted for an ended command.
+    /// User time of the traced processes, helper threads included. Its sum with `system_ns` is exact for processes that
+    /// started and ended during the trace. For other processes, up to 100 ms at the end may be missing. The kernel
+    /// divides the two by ticks. For processes without a PID in iotrail's PID namespace the sum is exact to 10 ms.
+    /// Null: the kernel had not accounted for an ended command.
     pub user_ns: Option<u64>,
     /// System time of the same processes.
     pub system_ns: Option<u64>,

@@ -147,7 +147,7 @@ fn field(f: &syn::Field) -> Option<Field> {
     };
     let left_out = has(&f.attrs, "skip_serializing_if").is_some();
     let json = json(&f.ty);
-    let json = if left_out { json.replace(" or null", ", or left out") } else { json };
+    let json = if left_out { json.replace(" or null", ", or omitted") } else { json };
     Some(Field { name, doc: doc(&f.attrs), json, flat: has(&f.attrs, "flatten").is_some() })
 }
 

@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::TargetInterrupt;
 
-/// Facts by which measurements are comparable (`answer::comparable`): read before and after the measured span, with no
-/// I/O of the
-/// load in flight. Null: not available.
+/// Facts that decide whether measurements are comparable (`answer::comparable`), read before and after the
+/// measured span, with no I/O of the load in flight. Null: not available.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Circumstances {
     /// Wall time between the two readings. It is `elapsed_ns` plus the time to attach and read the probes.
@@ -15,7 +14,7 @@ pub struct Circumstances {
     /// reaper and its SQPOLL
     /// thread, and those of the target's interrupts. If the load is not pinned, they are all online CPUs.
     pub cpus: Vec<u32>,
-    /// Bytes that the target's disks moved; null: no disk counts. Disks with 0 in `queue/iostats` do not count.
+    /// Bytes that the target's disks transferred; null: no disk counts. Disks with 0 in `queue/iostats` do not count.
     pub device: Option<DeviceBytes>,
     /// Share of the target in the page cache. Null without a target, or if the file is another user's and not writable.
     pub page_cache: Option<PageCache>,
@@ -25,7 +24,7 @@ pub struct Circumstances {
     /// its ancestors.
     /// Also null if no CPU controller is visible.
     pub cpu_quota: Option<f64>,
-    /// Time that the quota stopped the group's threads, summed over CPUs.
+    /// Time for which the quota throttled the group's threads, summed over CPUs.
     pub throttled_ns: Option<u64>,
     /// Thermal throttling events of those CPUs; null in most virtual machines.
     pub thermal_throttles: Option<u64>,
@@ -37,9 +36,11 @@ pub struct Circumstances {
     pub runnable_before: Option<u32>,
     /// Load average of the last minute when the span began.
     pub load_average_before: Option<f64>,
-    /// Time that the load's own threads waited for a CPU, summed. A program's threads are sampled: the time after a thread's last sample is missing.
+    /// Time that the load's own threads waited for a CPU, summed. A program's threads are sampled: the time after a
+    /// thread's last sample is missing.
     pub run_queue_wait_ns: Option<u64>,
-    /// The part of it in which another program had their CPU. iotrail and the kernel do not count. Null: not a program.
+    /// The part of it in which another program used their CPU. iotrail and the kernel do not count. Null: not a
+    /// program.
     #[serde(default)]
     pub others_had_cpu_ns: Option<u64>,
     /// Involuntary context switches of the load's own threads.
@@ -52,7 +53,7 @@ pub struct Circumstances {
     pub throughput: Option<Throughput>,
 }
 
-/// Bytes that the target's disks moved in the span for all users, next to the bytes of the load.
+/// Bytes that the target's disks transferred during the span for all users, and the load's own bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceBytes {
     /// Bytes read from the target's disks by all users (`/sys/block/…/stat`).

@@ -22,8 +22,8 @@ pub struct Phases {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
     /// User time of the load's own threads, without SQPOLL, io-wq and glibc's helpers. Its sum with `system_ns` is
-    /// exact. The kernel divides the two by ticks, at most `elapsed_ns` per thread. Null: unknown, the server is another
-    /// program, or the kernel does not account CPU time per thread.
+    /// exact. The kernel divides the two by ticks, at most `elapsed_ns` per thread. Null: unknown, the server is
+    /// another program, or the kernel does not account CPU time per thread.
     pub user_ns: Option<u64>,
     /// System time of the same threads.
     pub system_ns: Option<u64>,
@@ -39,7 +39,7 @@ pub struct Cpu {
     pub helpers_ns: Option<u64>,
 }
 
-/// Samples in one place, and their share of all samples, with its 95 % interval (`stats::share`); null: too few samples.
+/// Samples in one place, and their share with its 95 % interval (`stats::share`); null: too few samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuShare {
     /// Place of the samples.

@@ -105,8 +105,8 @@ pub struct Interrupt {
     pub count: u64,
     /// Interrupts that arrived while a traced thread was running on that CPU.
     pub on_watched: u64,
-    /// Interrupts in which the traced program's I/O completed. The rest of `count` belongs to other programs. Null for the
-    /// kernel's own vectors, and if not known.
+    /// Interrupts in which the traced program's I/O completed. The rest of `count` belongs to other programs. Null for
+    /// the kernel's own vectors, and if not known.
     #[serde(default)]
     pub credited: Option<u64>,
     /// Its 95 % interval, if it is an estimate; null: exact, or not known.
@@ -115,9 +115,8 @@ pub struct Interrupt {
     /// The same count from /proc/interrupts; null: not readable. If it is more than `count`, the probes missed
     /// interrupts.
     pub proc_count: Option<u64>,
-    /// Time in its handler and the softirqs that it raised. Time of the entry code and of the hypervisor is not
-    /// included. Null for other
-    /// vectors, for threaded interrupts (PREEMPT_RT, `threadirqs`), and without `--profile`.
+    /// Time in its handler and the softirqs that it raised. The time of the entry code and of the hypervisor is
+    /// excluded. Null for other vectors, for threaded interrupts (PREEMPT_RT, `threadirqs`), and without `--profile`.
     #[serde(default)]
     pub spent_ns: Option<u64>,
 }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::latency::Latency;
 use crate::runnable::Runnable;
 
-/// Requests that wait for an event of unknown time (`path::waits`). They are not in the mean latency, the stages or the
-/// submission order of the other requests.
+/// Requests that wait for an event of unknown time (`path::waits`). The mean latency, the stages and the
+/// submission order exclude them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Waits {
     /// Number of traced requests.
@@ -20,7 +20,7 @@ pub struct Waits {
     pub mean_ns: f64,
 }
 
-/// Means over the traced completions with both *issued* and *ready*; `issue_ns`, `wait_ns` and `delivery_ns` sum to
+/// Means over the traced completions with *issued* and *ready*. `issue_ns`, `wait_ns` and `delivery_ns` sum to
 /// `total_ns`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageRecord {
@@ -69,7 +69,7 @@ impl StageRecord {
 pub struct Followed {
     /// N, if 1 in N requests is traced; 1: all.
     pub one_in: u32,
-    /// All requests of a CPU at low rates, 1 in `one_in` above. False: always 1 in `one_in`.
+    /// All requests of a CPU at low rates, 1 in `one_in` at higher rates. False: always 1 in `one_in`.
     #[serde(default)]
     pub adaptive: bool,
     /// Number of traced completions.
@@ -77,7 +77,8 @@ pub struct Followed {
     /// Part of `completions`: those selected while all were. Each has weight 1, the others `one_in`.
     #[serde(default)]
     pub whole: u64,
-    /// Requests of which 1 in `one_in` was selected; 0: none was omitted. Null if `one_in` is 1, and if not counted.
+    /// Requests of which only 1 in `one_in` was selected; 0: all were selected. Null if `one_in` is 1, and if not
+    /// counted.
     #[serde(default)]
     pub sampled_from: Option<u64>,
     /// Requests that came while windows finished; counted, never traced. `requests_estimated` includes them. Null: no
@@ -85,7 +86,7 @@ pub struct Followed {
     #[serde(default)]
     pub came_later: Option<u64>,
     /// Number of requests that the traced and unfinished ones represent, including those that came later. Compare it
-    /// with `requests`; those given up, lost, skipped or without a completion are missing.
+    /// with `requests`. It excludes requests that were given up, lost, skipped or without a completion.
     #[serde(default)]
     pub requests_estimated: Option<f64>,
     /// 95 % interval of `requests_estimated`.
@@ -111,7 +112,7 @@ pub struct Followed {
     /// Completed requests that were not seen to be reaped: native aio and POSIX AIO.
     #[serde(default)]
     pub unreaped: u64,
-    /// Completions left out because another open request had the same key. The key is the user data of a multishot
+    /// Completions excluded because another open request had the same key. The key is the user data of a multishot
     /// request, or the iocb of
     /// native aio.
     #[serde(default)]
@@ -119,7 +120,7 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// The sampling of requests as text.
+    /// The sampling of requests, as text.
     pub fn sampling(&self) -> String {
         match (self.one_in, self.adaptive) {
             (0 | 1, _) => "all requests".into(),

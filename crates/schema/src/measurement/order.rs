@@ -12,11 +12,11 @@ pub struct Order {
     /// Completions that were overtaken; null in older records. One slow request can be overtaken by all others.
     #[serde(default)]
     pub overtaken: Option<u64>,
-    /// Largest number of places that a completion was posted ahead of its turn.
+    /// Largest number of positions by which a completion was posted ahead of its turn.
     pub max_displacement: u64,
     /// Stages between which completions overtook.
     pub by: OrderBy,
-    /// Requests that are left out because they are waits; `delivery` includes them.
+    /// Waits, which are excluded here; `delivery` includes them.
     #[serde(default)]
     pub waits: u64,
     /// The same for ready to posted; null: no completion with *ready* seen.
@@ -24,7 +24,7 @@ pub struct Order {
     pub delivery: Option<Delivery>,
 }
 
-/// Whether completions were posted in the order in which they became ready, independent of the order of submission.
+/// Whether completions were posted in the order in which they became ready.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
     /// Traced completions with *ready* seen. For a multishot request: each such completion.
@@ -35,13 +35,13 @@ pub struct Delivery {
     pub without_ready: u64,
     /// Completions posted before one that was ready earlier.
     pub inversions: u64,
-    /// Largest number of places that a completion was posted ahead of its turn.
+    /// Largest number of positions by which a completion was posted ahead of its turn.
     pub max_displacement: u64,
-    /// Places where a later completion overtook.
+    /// Stages in which a later completion overtook.
     pub by: DeliveredBy,
 }
 
-/// Places where a later completion overtook.
+/// Stages in which a later completion overtook.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeliveredBy {
     /// In kernel workers of a file system. Null if the end of direct I/O is not visible (before Linux 6.6): then in

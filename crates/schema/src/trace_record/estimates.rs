@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The `count_intervals` of a trace or a ring.
 pub type CountIntervals = BTreeMap<String, Option<[f64; 2]>>;
 
-/// io_uring_enter calls by the number of requests to submit, in powers of two; estimated from the traced requests.
+/// io_uring_enter calls by number of requests to submit, in powers of two. Estimated from traced requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnterBatch {
     /// Requests to submit: this many, and fewer than twice as many.
@@ -64,8 +64,8 @@ impl CpuPair {
     }
 }
 
-/// Traced completions in task work runs of exactly this many items. An item of a multishot request may post several completions:
-/// `task_work_batches` counts the runs themselves.
+/// Traced completions in task work runs of exactly this many items. An item of a multishot request may post several
+/// completions: `task_work_batches` counts the runs themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunItems {
     /// Items of the run.

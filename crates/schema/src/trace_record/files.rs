@@ -6,8 +6,8 @@ use super::estimates::Estimate;
 use crate::file::Kind;
 use crate::measurement::Latency;
 
-/// Traced requests to one file, by all processes that opened it. A file without an inode of its own (socket, pipe, eventfd) is
-/// identified by one descriptor of one process.
+/// Traced requests to one file, by all processes that opened it. A file without an inode of its own (socket, pipe,
+/// eventfd) is identified by one descriptor of one process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FileRecord {
     /// The kind of file.
@@ -18,7 +18,7 @@ pub struct FileRecord {
     pub path_is_whole: bool,
     /// The file no longer had a name.
     pub deleted: bool,
-    /// Major and minor number. If the path is complete they are those of stat(2), otherwise the kernel's.
+    /// Major and minor number. If the path is complete, they are those from stat(2), otherwise the kernel's.
     pub device: Option<String>,
     /// Inode number; null: not known.
     pub inode: Option<u64>,
@@ -68,7 +68,7 @@ pub struct FileRequests {
 /// Files that are not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OtherFiles {
-    /// Number of files. Above 512 at a time, a file that returns counts again.
+    /// Number of files. With more than 512 at a time, a file that is used again later counts again.
     pub files: u64,
     /// Traced requests to them.
     pub followed: u64,

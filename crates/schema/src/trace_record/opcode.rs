@@ -12,8 +12,8 @@ const UNKNOWN: &str = "unknown";
 /// Requests of one opcode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpcodeRecord {
-    /// The operation: IORING_OP_… in lower case. Native aio has `pread`, `pwrite`, `preadv`, `pwritev`, `fsync`, `fdsync`, `poll`.
-    /// POSIX AIO has `aio_read`, `aio_write`, `aio_fsync`.
+    /// The operation: IORING_OP_… in lower case. Native aio has `pread`, `pwrite`, `preadv`, `pwritev`, `fsync`,
+    /// `fdsync`, `poll`. POSIX AIO has `aio_read`, `aio_write`, `aio_fsync`.
     pub opcode: String,
     /// Submissions seen.
     pub requests: u64,
@@ -23,14 +23,14 @@ pub struct OpcodeRecord {
     pub skips: u64,
     /// Completions posted, including `more` and `notifications`.
     pub completions: u64,
-    /// Sum of the results of reads, writes, sends and receives. Bytes transferred without a completion are unknown and not
-    /// included.
+    /// Sum of the results of reads, writes, sends and receives. Bytes transferred without a completion are unknown and
+    /// not included.
     pub bytes: u64,
     /// Completions with an error. With `seen` it is a lower bound.
     pub errors: u64,
-    /// Reads, writes and sends with fewer bytes than requested; null: not checked. The requested length is not checked for
-    /// vectored operations, `recv`, `sendmsg`, `recvmsg`, `splice`, `tee` and other operations. Reads into provided buffers, and sends of
-    /// bundles, vectors and provided buffers are never short.
+    /// Reads, writes and sends with fewer bytes than requested; null: not checked. The requested length is not checked
+    /// for vectored operations, `recv`, `sendmsg`, `recvmsg`, `splice`, `tee` and other operations. Reads into provided
+    /// buffers, and sends of bundles, vectors and provided buffers are never short.
     pub short: Option<u64>,
     /// Completions with IORING_CQE_F_MORE: the request will post more.
     pub more: u64,
@@ -42,35 +42,37 @@ pub struct OpcodeRecord {
     /// Notifications that report that data was copied.
     #[serde(default)]
     pub copied: u64,
-    /// Mean time from the submission of a zero-copy send to its notification. The kernel uses the buffer during this time.
+    /// Mean time from the submission of a zero-copy send to its notification. The kernel uses the buffer during this
+    /// time.
     #[serde(default)]
     pub held_mean_ns: Option<f64>,
     /// Messages from other rings (IORING_OP_MSG_RING or IORING_REGISTER_SEND_MSG_RING).
     #[serde(default)]
     pub messages: u64,
-    /// Requests that a policy rejected with EACCES at submission. The policy is a ring or task restriction, or a BPF filter.
+    /// Requests that a policy rejected with EACCES at submission. The policy is a ring or task restriction, or a BPF
+    /// filter.
     #[serde(default)]
     pub denied: u64,
-    /// Requests cancelled with their chain, without a completion. An earlier request of the chain, which skips its completion on
-    /// success, failed.
+    /// Requests cancelled with their chain, without a completion. An earlier request of the chain, which skips its
+    /// completion on success, failed.
     #[serde(default)]
     pub unposted: u64,
-    /// Number of times that a request was punted to io-wq because of IOSQE_ASYNC. A worker that finds the file not ready may hand
-    /// the same request over again.
+    /// Number of times that a request was punted to io-wq because of IOSQE_ASYNC. A worker that finds the file not
+    /// ready may punt the same request again.
     pub punted_asked: u64,
     /// Number of times that a request was punted to io-wq because it would have blocked.
     pub punted_would_block: u64,
     /// Number of times that a request was punted to io-wq because of a drain (IOSQE_IO_DRAIN).
     #[serde(default)]
     pub punted_drained: u64,
-    /// Outcomes that were seen; `errors`, `short`, `denied` and `errnos` are of these. Null: all were seen.
+    /// Outcomes that were seen; `errors`, `short`, `denied` and `errnos` cover only these. Null: all were seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<u64>,
     /// Errors by name.
     pub errnos: Vec<ErrnoCount>,
     /// Latency of the traced requests.
     pub latency_ns: Latency,
-    /// Requests that wait for an event of unknown time; null: none. They are not part of the mean latency, stages and order.
+    /// Requests that wait for an event of unknown time; null: none. The mean latency, stages and order exclude them.
     #[serde(default)]
     pub waits: Option<Waits>,
     /// Components of the mean latency; null for interfaces other than io_uring.
@@ -81,7 +83,8 @@ pub struct OpcodeRecord {
 }
 
 impl OpcodeRecord {
-    /// It moved data, and its requested length is not checked. A multishot read or zero-copy receive does not request a length.
+    /// It moved data, and its requested length is not checked. A multishot read or zero-copy receive does not request a
+    /// length.
     pub fn short_not_told(&self) -> bool {
         let asks_for_none = opcode::is(&self.opcode, UNSIZED);
         self.short.is_none() && !asks_for_none && self.counts_bytes() && self.outcomes() > self.errors
@@ -96,8 +99,8 @@ impl OpcodeRecord {
         opcode::is(&self.opcode, READS | WRITES)
     }
 
-    /// Requests that succeeded without a completion, as requested (IOSQE_CQE_SKIP_SUCCESS). Their bytes are not known. Requests
-    /// still in flight at the end are included, because they are indistinguishable.
+    /// Requests that succeeded without a completion, as requested (IOSQE_CQE_SKIP_SUCCESS). Their bytes are not known.
+    /// Requests still in flight at the end are included, because they are indistinguishable.
     pub fn silent(&self) -> u64 {
         let ended = self.completions.saturating_sub(self.more + self.messages);
         self.skips.min(self.requests.saturating_sub(ended).saturating_sub(self.unposted))
@@ -114,10 +117,11 @@ impl OpcodeRecord {
     }
 }
 
-/// The operations among `completions` completions of these opcodes. An operation is a result that the program had of a request. A
-/// multishot request has one operation per result. A request that succeeds without a completion (IOSQE_CQE_SKIP_SUCCESS) is one.
-/// Two kinds of completions do not count: the notification of a zero-copy send, and the message of an IORING_OP_MSG_RING, whose
-/// sender has its own completion. The sender of an IORING_REGISTER_SEND_MSG_RING has none, so its message is the operation.
+/// The operations among `completions` completions of these opcodes. An operation is a result that the program had of a
+/// request. A multishot request has one operation per result. A request that succeeds without a completion
+/// (IOSQE_CQE_SKIP_SUCCESS) is one. Two kinds of completions do not count: the notification of a zero-copy send, and
+/// the message of an IORING_OP_MSG_RING, whose sender has its own completion. The sender of an
+/// IORING_REGISTER_SEND_MSG_RING has none, so its message is the operation.
 pub fn operations(completions: u64, opcodes: &[OpcodeRecord]) -> u64 {
     let sum = |of: fn(&OpcodeRecord) -> u64| opcodes.iter().map(of).sum::<u64>();
     let without_request = sum(|o| if o.opcode == UNKNOWN { o.completions } else { o.messages });

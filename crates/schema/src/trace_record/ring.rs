@@ -30,8 +30,8 @@ pub struct RingRecord {
     pub cq_entries: u32,
     /// Whether it existed when the trace started.
     pub found: bool,
-    /// Number of the ring that this second process (`tgid`) also uses. Its descriptor was passed or inherited. Omitted for a ring
-    /// itself. Requests submitted by an SQPOLL thread all belong to the process that created the ring.
+    /// Number of the ring that this second process (`tgid`) also uses. Its descriptor was passed or inherited. Omitted
+    /// for a ring itself. Requests submitted by an SQPOLL thread all belong to the process that created the ring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_of: Option<u32>,
     /// Submissions seen.
@@ -44,9 +44,8 @@ pub struct RingRecord {
     pub errors: u64,
     /// Completions that found the completion queue full. In a trace that continued in windows it is a lower bound.
     pub overflows: u64,
-    /// Time from its first to its last counted event, over which rates are computed. It is exact to a kernel tick. Below 20 ticks
-    /// it is the
-    /// longest possible time.
+    /// Time from its first to its last counted event, over which rates are computed. It is exact to a kernel tick.
+    /// Below 20 ticks, it is an upper bound.
     #[serde(default)]
     pub active_ns: Option<u64>,
     /// Its requests by opcode.
@@ -69,7 +68,7 @@ pub struct RingRecord {
     pub buffers: Option<Vec<BufferGroup>>,
     /// Components of the mean latency; null: too few traced requests.
     pub stages: Option<StageRecord>,
-    /// Its requests by the size of the batch that their io_uring_enter call was asked to submit.
+    /// Its requests by the `to_submit` of their io_uring_enter call.
     pub enter_batches: Vec<EnterBatch>,
     /// Its io_uring_enter calls that submitted.
     #[serde(default)]
@@ -79,7 +78,7 @@ pub struct RingRecord {
     /// Order of its completions; null: fewer than two were traced.
     #[serde(default)]
     pub order: Option<Order>,
-    /// Its NAPI busy polling; left out: none, or /proc was not read after its registration.
+    /// Its NAPI busy polling; omitted: none, or /proc was not read after its registration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub napi: Option<NapiRecord>,
     /// Time that its completions spent in the queue; null: none was checked.
@@ -90,13 +89,13 @@ pub struct RingRecord {
     /// Threads that submit to it and threads that wait for its completions; null: none was seen.
     #[serde(default)]
     pub threads: Option<RingThreads>,
-    /// As the total's.
+    /// As for the total.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub count_intervals: BTreeMap<String, Option<[f64; 2]>>,
 }
 
-/// Waits for completions in io_uring_enter. The kernel does not report waits of a ring with IOPOLL. For a ring that a BPF program drives, only
-/// waits with a sleep are known.
+/// Waits for completions in io_uring_enter. The kernel does not report waits of a ring with IOPOLL. For a ring that a
+/// BPF program drives, only waits with a sleep are known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnterWaits {
     /// Number of all waits.
@@ -110,24 +109,26 @@ pub struct EnterWaits {
     /// Waits with a sleep in the loop of a BPF program that drives the ring (Linux 7.1).
     #[serde(default)]
     pub bpf_loop: u64,
-    /// Time in these waits that counts as iowait while the CPU is idle. Null: a thread waits on several rings, or not all waiting threads
-    /// are known.
+    /// Time in these waits that counts as iowait while the CPU is idle. Null: a thread waits on several rings, or not
+    /// all waiting threads are known.
     #[serde(default)]
     pub iowait_ns: Option<u64>,
 }
 
-/// NAPI busy polling in io_uring_enter (IORING_REGISTER_NAPI, Linux 6.9): the thread polls network devices before it sleeps. In the account
-/// this time is running, with the reason `busy_poll`.
+/// NAPI busy polling in io_uring_enter before a sleep (IORING_REGISTER_NAPI, Linux 6.9). The account counts this time
+/// as running, with the reason `busy_poll`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NapiRecord {
     /// Longest polling time before a sleep.
     pub busy_poll_ns: u64,
-    /// The program registers the devices' NAPI IDs (Linux 6.13). Otherwise the kernel takes the IDs of the sockets in use.
+    /// The program registers the devices' NAPI IDs (Linux 6.13). Otherwise, the kernel uses the IDs of the sockets in
+    /// use.
     pub is_static: bool,
 }
 
-/// Provided buffers of one group: of a buffer ring, or of IORING_OP_PROVIDE_BUFFERS. They are read at each completion with a buffer, from
-/// Linux 6.10 on (of IORING_OP_PROVIDE_BUFFERS: 6.17). The program is assumed to have all its buffers in the group at some time.
+/// Provided buffers of one group: of a buffer ring, or of IORING_OP_PROVIDE_BUFFERS. They are read at each completion
+/// with a buffer, from Linux 6.10 on (of IORING_OP_PROVIDE_BUFFERS: 6.17). The program is assumed to have all its
+/// buffers in the group at some time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BufferGroup {
     /// Buffer group ID.
@@ -144,7 +145,7 @@ pub struct BufferGroup {
     pub available_max: Option<u32>,
     /// Minimum number of buffers in the group after the kernel took one.
     pub available_min: Option<u32>,
-    /// Fewest buffers that were enough: the most that the program had at once. Null after ENOBUFS.
+    /// Smallest sufficient number of buffers: the most that the program held at once. Null after ENOBUFS.
     pub sufficient: Option<u32>,
     /// Buffers that the program had not returned when the kernel took the last one.
     pub not_returned: Option<u32>,
@@ -170,7 +171,7 @@ pub struct RegisterCalls {
 }
 
 impl RingRecord {
-    /// The CPU to which its SQPOLL thread is bound, if the program requested that; otherwise the CPU on which it last ran.
+    /// CPU to which its SQPOLL thread is bound, if requested; otherwise the CPU on which it last ran.
     pub fn sq_thread_place(&self) -> Option<String> {
         let cpu = self.sqpoll.as_ref()?.cpu.filter(|cpu| *cpu >= 0)?;
         let bound = setup_flag::is_set(&self.flags, "sq_aff");
@@ -195,12 +196,12 @@ pub struct ContextRecord {
     pub found: bool,
     /// Submissions seen.
     pub requests: u64,
-    /// Completions seen to end or to be reaped; its `vehicles` sum to them.
+    /// Completions that were seen to complete or to be reaped; the sum of its `vehicles`.
     pub completions: u64,
-    /// Number of results seen, on which `opcodes`, `bytes` and `errors` are based.
+    /// Number of results seen; `opcodes`, `bytes` and `errors` are based on these.
     pub reaped: u64,
-    /// Bytes of the results; null: no result was seen, though there are completions. Also null if some submissions were not seen,
-    /// since the meaning of their results is not known.
+    /// Bytes of the results; null: no result was seen, though there are completions. Also null if some submissions were
+    /// not seen, since the meaning of their results is not known.
     pub bytes: Option<u64>,
     /// Errors in the results; null like `bytes`.
     pub errors: Option<u64>,

@@ -11,8 +11,8 @@ pub struct RingThreads {
     pub threads: Vec<ThreadRecord>,
     /// Minimum number of further threads.
     pub more: u64,
-    /// Number of threads that waited in io_uring_enter for its completions; null: none did. In that case the reaping threads are
-    /// unknown, since reading the ring's memory is not visible.
+    /// Number of threads that waited in io_uring_enter for its completions; null: none did. In that case, the reaping
+    /// threads are unknown, because the probes do not see reads of the ring's memory.
     pub waiting: Option<u64>,
     /// Completions posted by threads that do not wait for them; null: there are none.
     pub detour: Option<Detour>,
