@@ -330,7 +330,7 @@ fn each(plan: &Plan) -> Duration {
 }
 
 fn used_up(budget: Budget) -> Error {
-    let what = format!("--budget {} ended before the trials of the program", span(budget.whole.as_nanos() as f64));
+    let what = format!("--budget {} was used up before the program's trials", span(budget.whole.as_nanos() as f64));
     Error::input(what, "use a longer --budget, or make the program's run shorter")
 }
 

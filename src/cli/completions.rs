@@ -11,7 +11,7 @@ use iotrail_report::terminal;
 
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Shell to print the script for
     #[arg(value_enum)]
     shell: Shell,
 }

@@ -163,7 +163,7 @@ fn is_recording(path: &Path) -> bool {
 }
 
 fn done(file: Output, text: &str) -> Result<String> {
-    let shown = file.shown();
+    let shown = if file.is_stdout() { "standard output".to_owned() } else { file.shown() };
     file.finish()?;
     Ok(format!("{shown}: {text}"))
 }

@@ -41,7 +41,7 @@ impl Stored {
         if fleet_record::number(text).is_some() {
             return Err(Error::input(
                 format!("{text} is a fleet, but a run is expected"),
-                format!("`iotrail report {text}` answers for all of its machines; `--full` lists their runs"),
+                format!("`iotrail report {text}` prints the answer for all its machines; `--full` lists their runs"),
             ));
         }
         if stored_trace::number(text).is_some() {
@@ -169,12 +169,9 @@ impl Document {
             Some(measurement::SCHEMA) => serde_json::from_value(value).map(Document::Measurement).map_err(foreign),
             Some(run_record::SCHEMA) => serde_json::from_value(value).map(Document::Run).map_err(foreign),
             other => Err(Error::input(
+                format!("{shown} contains {}, not a measurement or a run", other.unwrap_or("no iotrail schema")),
                 format!(
-                    "{shown} contains {}, and neither a measurement nor a run",
-                    other.unwrap_or("no iotrail schema")
-                ),
-                format!(
-                    "specify what `bench --json` ({}) or `run --json` ({}) printed",
+                    "specify output of `bench --json` ({}) or `run --json` ({})",
                     measurement::SCHEMA,
                     run_record::SCHEMA
                 ),

@@ -94,11 +94,11 @@ pub struct MonitorArgs {
 /// Where captures of stalls are.
 #[derive(Debug, Args)]
 pub struct CaptureDir {
-    /// Directory for the captures (default: the store's path with .stalls appended)
+    /// Keep the captures in this directory (default: the store's path with .stalls appended)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// Store next to which the captures are kept (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
+    /// Keep the captures next to this store (default: $XDG_STATE_HOME/iotrail/iotrail.db, otherwise ~/.local/state/iotrail/iotrail.db)
     #[arg(long, value_name = "PATH", conflicts_with = "dir")]
     store: Option<PathBuf>,
 }

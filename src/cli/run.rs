@@ -153,7 +153,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         }
         if is_emulated && args.repeats.is_none() {
             terminal::say(
-                "this machine is emulated: at most two blocks, without a control arm, since times are meaningless (--repeats N: more)",
+                "this machine is emulated: at most two blocks, without a control arm, since times are meaningless (--repeats N for more)",
             );
         }
         measured(&plan, &started, &mut store)

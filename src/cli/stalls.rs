@@ -21,7 +21,7 @@ pub struct StallsArgs {
     #[arg(long, conflicts_with = "json")]
     full: bool,
 
-    /// Print as JSON: the list, or the capture
+    /// Print the list or the stall as JSON
     #[arg(long)]
     json: bool,
 

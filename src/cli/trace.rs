@@ -292,7 +292,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         terminal::say(&format!("{}: {what} recorded, {}", path.display(), words::bytes(length)));
         if completions == 0 && record.total.ios > 0 {
             terminal::say(
-                "iotrail: warning: completions were counted and none was recorded: only io_uring requests can be recorded",
+                "iotrail: warning: completions were counted, but none was recorded: only io_uring requests can be recorded",
             );
         }
     }
@@ -380,7 +380,7 @@ fn save_budget(args: &TraceArgs, path: &Path, existing: Existing) -> Result<u8> 
         let asked = subject::resolve(&args.command, &[], false, &numbers)?;
         let how = every_event(args, Choice::adaptive(100), numbers);
         let busy = run.is_multiple_of(2).then(busy_cpus).transpose()?;
-        let with = if busy.is_some() { ", next to busy processes" } else { "" };
+        let with = if busy.is_some() { ", alongside busy processes" } else { "" };
         terminal::say(&format!("run {run} of {}{with}", args.budget.expect_runs));
         let traced = watch(asked, &how, &Extra::default(), None)?;
         drop(busy);

@@ -277,7 +277,7 @@ fn arms(args: &TryArgs) -> Result<Vec<Table>> {
     if let Some((name, _)) =
         given.clone().find(|(n, _)| rings.is_empty() || *n != "cq-entries" && !rings.iter().any(|r| polls(r)))
     {
-        let (arm, ring) = if *name == "cq-entries" { ("arm of --ring", "LIST") } else { ("arm with sqpoll", "sqpoll") };
+        let (arm, ring) = if *name == "cq-entries" { ("--ring arm", "LIST") } else { ("arm with sqpoll", "sqpoll") };
         return Err(Error::input(
             format!("--{name} applies to no arm: there is no {arm}"),
             format!("add --ring {ring}, or omit it"),

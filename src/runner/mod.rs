@@ -131,7 +131,7 @@ pub fn whole_or_rest(plan: &mut Plan, seed: Option<u32>, how: Shown<'_>) -> Resu
         store.abandon();
     }
     let Some((outcome, record)) = done? else {
-        terminal::say("stopped before anything was measured");
+        terminal::say("stopped before the first measurement");
         return Ok(None);
     };
     let again = again(record.run, how.store);
@@ -191,7 +191,7 @@ fn measure(plan: &Plan, started: &Started, store: &mut Store) -> Result<Outcome>
                 cell::run(load, Watching { follow, ..watching }, &mut tell, stop)?
             }
             Load::Program(program) => {
-                let expected = plan.expected.ok_or_else(|| Error::internal("a program was not looked at"))?;
+                let expected = plan.expected.ok_or_else(|| Error::internal("a program was not checked"))?;
                 program::measured::measure(program, &expected, stop)?
             }
             Load::Net(net) => ends.run(net, &cell.options, plan.follow, &mut tell, stop)?,

@@ -36,7 +36,7 @@ fn text(plan: &Plan, seed: u32) -> Screen {
     let testable = plan.testable().count();
     let mut size = match &plan.search {
         Some(_) => {
-            vec![plural(plan.cells.len(), "candidate"), format!("{} at most", plural(plan.repeats as usize, "block"))]
+            vec![plural(plan.cells.len(), "candidate"), format!("at most {}", plural(plan.repeats as usize, "block"))]
         }
         None => vec![
             plural(plan.cells.len(), "cell"),
@@ -49,7 +49,7 @@ fn text(plan: &Plan, seed: u32) -> Screen {
     }
     out.field("size", &size);
     out.field("time", &[time(plan)]);
-    let metrics = if plan.metrics.is_empty() { "what its table is about".into() } else { plan.metrics.join(", ") };
+    let metrics = if plan.metrics.is_empty() { "the metrics of its table".into() } else { plan.metrics.join(", ") };
     let mut compared = vec![metrics];
     if plan.cells.iter().any(|c| c.params.get(ARM).is_some_and(|arm| arm == CONTROL)) {
         compared.push(format!(
@@ -63,7 +63,7 @@ fn text(plan: &Plan, seed: u32) -> Screen {
             format!("intervals within ±{}", percent(stop.within)),
             format!("{} to {} blocks", stop.at_least, plan.repeats),
         ];
-        rule.extend(stop.budget_s.map(|s| format!("{} at most", minutes(Duration::from_secs_f64(s)))));
+        rule.extend(stop.budget_s.map(|s| format!("at most {}", minutes(Duration::from_secs_f64(s)))));
         out.field("stops at", &rule);
     }
     let device = |c: &Cell| c.target.as_ref().and_then(|t| t.queue_device()).map(str::to_owned);
@@ -78,14 +78,14 @@ fn text(plan: &Plan, seed: u32) -> Screen {
     changed.sort_unstable();
     changed.dedup();
     if !changed.is_empty() {
-        changed.push("put back at the end".into());
+        changed.push("restored at the end".into());
         out.field("changes", &changed);
     }
     for line in &plan.unmapped {
-        out.paragraph("not taken    ", line);
+        out.paragraph("not mapped   ", line);
     }
     for out_of_it in plan.search.iter().flat_map(|search| &search.left_out) {
-        out.paragraph("left out     ", &format!("{}: {}", out_of_it.name, out_of_it.reason));
+        out.paragraph("excluded     ", &format!("{}: {}", out_of_it.name, out_of_it.reason));
     }
     out.blank();
     if let Some(search) = &plan.search {
@@ -102,7 +102,7 @@ fn text(plan: &Plan, seed: u32) -> Screen {
         out.paragraph(&format!("{:5}  ", cell.number), &format!("{}{}", cell.label, untestable(cell)));
     }
     out.blank();
-    out.heading(&format!("order (seed {seed}; --seed {seed} gives it again)"));
+    out.heading(&format!("order (seed {seed}; --seed {seed} repeats it)"));
     let cells: Vec<u32> = plan.testable().map(|c| c.number).collect();
     let slots = order(&cells, plan.repeats, seed);
     for block in slots.chunk_by(|a, b| a.repeat == b.repeat) {
@@ -120,7 +120,7 @@ fn writes(file: &Written) -> String {
     match (file.exists, file.overwrites) {
         (true, _) if !file.allowed => format!("{path}, which exists: {by} would overwrite {part}; needs --allow-write"),
         (true, _) => format!("{path}, which exists: {by} overwrite {part}"),
-        (false, 0) => format!("{path} is created, {}", file.bytes.map_or_else(|| "size not known".into(), bytes)),
+        (false, 0) => format!("{path} is created, {}", file.bytes.map_or_else(|| "size unknown".into(), bytes)),
         (false, _) => format!("{path} is created, and {by} overwrite {part}"),
     }
 }
@@ -132,7 +132,7 @@ fn untestable(cell: &Cell) -> String {
 fn time(plan: &Plan) -> String {
     if let Some(search) = &plan.search {
         let budget = minutes(Duration::from_secs_f64(search.budget_s));
-        return format!("{budget} at most, trials and confirmation included");
+        return format!("at most {budget}, including trials and confirmation");
     }
     let estimate = plan.estimate();
     let stated = match estimate.least == estimate.stated {
@@ -142,14 +142,14 @@ fn time(plan: &Plan) -> String {
     let most = minutes(most(plan, estimate.stated));
     let mut parts = vec![format!("about {stated} (at most {most} if disturbed)")];
     if estimate.runs > 0 {
-        parts = vec![format!("{} of the program, and {stated} in addition", plural(estimate.runs as usize, "run"))];
+        parts = vec![format!("{} of the program, plus {stated}", plural(estimate.runs as usize, "run"))];
     }
     if estimate.counted_ios > 0 {
         let what = if plan.kind == Kind::Net { "requests" } else { "I/Os" };
-        parts.push(format!("what {} {what} take", count(estimate.counted_ios as f64)));
+        parts.push(format!("the time for {} {what}", count(estimate.counted_ios as f64)));
     }
     if plan.target.is_some() {
-        parts.push("the time to make the target if it is not there".into());
+        parts.push("the time to create the target if it is missing".into());
     }
     parts.join(", and ")
 }

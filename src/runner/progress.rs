@@ -76,7 +76,7 @@ impl Progress {
         self.to_correct = None;
         let most = minutes((each * all).min(self.budget.unwrap_or(Duration::MAX)));
         let [each, estimate] = [each, self.each].map(|time| span(time.as_nanos() as f64));
-        let text = format!("a measurement takes {each}, not {estimate} as estimated: all take up to {most}");
+        let text = format!("a measurement takes {each} (estimate: {estimate}); all measurements take at most {most}");
         self.bar.suspend(|| say(&text));
     }
 
@@ -98,7 +98,7 @@ impl Progress {
             Step::Again { done, planned, repeat, cell } => {
                 let left = self.left(*done, *planned);
                 self.bar.set_message(format!(
-                    "{} left · repeat {repeat} again, it was disturbed · {}",
+                    "{} left · repeat {repeat} again after a disturbance · {}",
                     minutes(left),
                     sanitise(&cell.label)
                 ));
@@ -107,7 +107,7 @@ impl Progress {
             Step::Added { planned, repeats, of_plan } => {
                 self.bar.set_length(*planned as u64);
                 let text = format!(
-                    "other work disturbs most of what is measured again: {repeats} repeats of each cell in place of {of_plan}"
+                    "most of the repeated measurements were disturbed again: {repeats} repeats per cell instead of {of_plan}"
                 );
                 self.bar.suspend(|| say(&text));
             }
@@ -145,7 +145,7 @@ impl Progress {
     /// Reports only one phase of a load: the layout of the target, before the load starts.
     pub fn load(&self, at: &iotrail_load::Progress) {
         if let (Doing::LayingOut, Some(total)) = (at.doing, at.total) {
-            self.bar.set_message(format!("making the target: {} of {}", bytes(at.done), bytes(total)));
+            self.bar.set_message(format!("creating the target: {} of {}", bytes(at.done), bytes(total)));
             self.bar.tick();
         }
     }
@@ -163,13 +163,13 @@ impl Progress {
     }
 }
 
-/// `takes about 4 min 53 s (2 min 0 s were estimated); 4 min 4 s left`, if they differ by more than a third and by 2 s.
+/// `takes about 4 min 53 s (estimate: 2 min 0 s); 4 min 4 s left`, if they differ by more than a third and by 2 s.
 fn corrected(estimate: Duration, spent: Duration, left: Duration) -> Option<String> {
     const THIRD: f64 = 4.0 / 3.0;
     let all = spent + left;
     let off = all > estimate.mul_f64(THIRD) || all.mul_f64(THIRD) < estimate;
     (off && all.abs_diff(estimate) >= Duration::from_secs(2))
-        .then(|| format!("takes about {} ({} were estimated); {} left", minutes(all), minutes(estimate), minutes(left)))
+        .then(|| format!("takes about {} (estimate: {}); {} left", minutes(all), minutes(estimate), minutes(left)))
 }
 
 /// `45 s`, `12 min 5 s`, `2 h 3 min`.
@@ -191,13 +191,10 @@ mod tests {
             let [estimate, spent, left] = [estimate, spent, left].map(Duration::from_secs);
             corrected(estimate, spent, left)
         };
-        let text = "takes about 4 min 53 s (2 min 0 s were estimated); 4 min 4 s left";
+        let text = "takes about 4 min 53 s (estimate: 2 min 0 s); 4 min 4 s left";
         assert_eq!(of(120, 49, 244).as_deref(), Some(text));
         assert_eq!([of(120, 20, 135), of(120, 10, 85), of(3, 1, 3)], [None, None, None]);
-        assert_eq!(
-            of(120, 10, 70).as_deref(),
-            Some("takes about 1 min 20 s (2 min 0 s were estimated); 1 min 10 s left")
-        );
+        assert_eq!(of(120, 10, 70).as_deref(), Some("takes about 1 min 20 s (estimate: 2 min 0 s); 1 min 10 s left"));
     }
 
     #[test]

@@ -233,9 +233,9 @@ fn refused() -> End {
         ("text.json 1", "text.json is not JSON: "),
         (
             "other.json 1",
-            "other.json contains iotrail.trace/1, and neither a measurement nor a run; specify what `bench --json` ",
+            "other.json contains iotrail.trace/1, not a measurement or a run; specify output of `bench --json` ",
         ),
-        ("bare.json 1", "bare.json contains no iotrail schema, and neither a measurement nor a run; "),
+        ("bare.json 1", "bare.json contains no iotrail schema, not a measurement or a run; "),
         ("empty.json 1", "empty.json does not match its schema: "),
         ("1 run.json --metric speed", "unknown metric 'speed': the metrics are iops, "),
         ("1 run.json --fail-on worse", "invalid value 'worse' for '--fail-on <VERDICT>' "),

@@ -114,7 +114,7 @@ fn refused() -> End {
         (&["1", "--csv"], "a value is required for '--csv <OUT>' but none was supplied; *"),
         (&["7", "--csv", "x"], "no run 7 in s.db; `iotrail list` shows the stored runs"),
         (&["missing", "--csv", "x"], "cannot read missing: No such file or directory (os error 2); *"),
-        (&["other.json", "--csv", "x"], "other.json contains x\\u{1b}[31m, and neither a measurement nor a run; *"),
+        (&["other.json", "--csv", "x"], "other.json contains x\\u{1b}[31m, not a measurement or a run; *"),
         (&["m.json", "--hdr", "x"], "m.json has no histograms for --hdr; histograms are only in the store: *"),
         (&["m.json", "--csv", "x", "--table", "histogram"], "m.json has no histograms for --table histogram; *"),
         (&["1", "--csv", "x", "--table", "rows"], "invalid value 'rows' for '--table <TABLE>' *"),

@@ -77,7 +77,7 @@ impl Error {
     /// Bug in iotrail: exit status 70.
     pub fn internal(what: impl fmt::Display) -> Self {
         let remedy = concat!(
-            "this is a fault of iotrail ",
+            "this is a bug in iotrail ",
             env!("CARGO_PKG_VERSION"),
             ": please report it with the command and this line"
         );

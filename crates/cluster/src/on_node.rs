@@ -28,9 +28,9 @@ pub struct NodeArgs {
 
 #[derive(Debug, Subcommand)]
 enum NodeCommand {
-    /// Run this command of ours; leave what it brings
+    /// Run this iotrail command, and deliver its results
     Measure(MeasureArgs),
-    /// Send what a task leaves in this folder
+    /// Send the results that a task delivered to this directory
     Send {
         folder: PathBuf,
         task: u32,

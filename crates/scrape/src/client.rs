@@ -88,7 +88,7 @@ impl Client {
         match self.state {
             State::Waiting { head_only, .. } => {
                 self.refused = true;
-                self.say("503 Service Unavailable", PLAIN, "the watch does not answer\n", head_only, now);
+                self.say("503 Service Unavailable", PLAIN, "iotrail does not respond\n", head_only, now);
             }
             // The client has received its response.
             State::Closing { .. } => self.state = State::Gone { dropped: false },

@@ -97,7 +97,7 @@ impl Store {
             FileKind::Ours { version } if version > VERSION => {
                 return Err(Error::input(
                     format!(
-                        "{} was written by a newer iotrail (store version {version}; this one knows {VERSION})",
+                        "{} was written by a newer iotrail (store version {version}; this one supports up to {VERSION})",
                         path.display()
                     ),
                     "update iotrail, or specify another file with --store",

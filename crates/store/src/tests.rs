@@ -187,7 +187,7 @@ fn a_newer_store_is_rejected_unmodified() {
     let path = store.path().to_owned();
     drop(store);
     let text = refused(&path);
-    assert!(text.contains(&format!("store version {}; this one knows {VERSION}", VERSION + 1)), "{text}");
+    assert!(text.contains(&format!("store version {}; this one supports up to {VERSION}", VERSION + 1)), "{text}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 
-# Experiments, stored runs and their cells: the program knows them.
+# Experiments, stored runs and their cells are listed by the program.
 _iotrail_and_candidates() {
     local line=${COMP_LINE:0:COMP_POINT} words cur lines value text
     read -ra words <<<"$line"
@@ -16,10 +16,10 @@ _iotrail_and_candidates() {
         _iotrail "$@"
         return
     fi
-    # What stands before the last character at which bash breaks words is in the line already.
+    # The text before the last character at which bash breaks words is already in the line.
     local breaks=${COMP_WORDBREAKS//[^:=]/} before=
     [[ -n $breaks ]] && before=${cur%"${cur##*[$breaks]}"}
-    # A single candidate is inserted, and so is each of a menu; several are listed with what they are.
+    # A single candidate is inserted, as is each candidate of a menu; several candidates are listed with descriptions.
     if ((${#found[@]} == 1)) || [[ ${COMP_TYPE-} == 37 ]]; then
         COMPREPLY=("${found[@]#"$before"}")
     else

@@ -1,5 +1,5 @@
 
-# Experiments, stored runs and their cells: the program knows them.
+# Experiments, stored runs and their cells are listed by the program.
 _iotrail_and_candidates() {
     local -a found shown
     local line
@@ -8,7 +8,7 @@ _iotrail_and_candidates() {
         found+=("${line%%$'\t'*}")
         shown+=("${(r:28:)${line%%$'\t'*}} -- ${line#*$'\t'}")
     done
-    # In their order, each on a line.
+    # In the given order, one per line.
     (( $#found )) && compadd -V candidates -l -d shown -a found && return
     _iotrail "$@"
 }

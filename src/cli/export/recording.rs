@@ -36,7 +36,7 @@ pub fn export(args: &ExportArgs, source: &Path) -> Result<u8> {
     let place = |p: &Path| p.canonicalize().ok();
     for (option, path) in args.streams() {
         if place(path).is_some_and(|p| Some(p) == place(source)) {
-            let what = format!("{} cannot become its own export", source.display());
+            let what = format!("{} is both the recording and the output", source.display());
             return Err(Error::input(what, format!("specify another file with {option}")));
         }
         if is_for_replay {
@@ -110,7 +110,7 @@ fn iolog(reader: Reader, end: Option<&End>, mut file: Output) -> Result<String> 
     let written = log.write(BufWriter::new(&mut file)).map_err(refused)?;
     let lost = end.losses.lost() + end.unfinished;
     let without = [(log.left_out, "without a named file, an offset or a length"), (lost, "lost or unfinished")];
-    let without = without.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("; {n} {why} left out"));
+    let without = without.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("; omitted: {n} {why}"));
     let text = format!("{}{}", plural(written, "request"), without.collect::<String>());
     done(file, &format!("{text}; fio --read_iolog replays it: writes go to the recorded files"))
 }

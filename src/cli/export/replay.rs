@@ -81,7 +81,7 @@ fn iolog(reader: &mut ReplayReader, args: &ExportArgs, to: &Path) -> Result<Stri
     };
     let mut text = plural(written as usize, "request");
     if left_out > 0 {
-        text += &format!("; {left_out} without a named file, an offset or an action of fio's left out");
+        text += &format!("; omitted: {left_out} without a named file, an offset or a fio action");
     }
     if let Some(job_file) = job_file {
         write(job_file, job.text(&to.to_string_lossy()).as_bytes())?;

@@ -232,7 +232,7 @@ impl Exported<'_> {
         if without > 0 {
             let n = plural(without, "measurement");
             terminal::say(&format!(
-                "iotrail: note: {n} left out: fio's JSON separates reads from writes, and represents no other loads"
+                "iotrail: note: {n} omitted: fio's JSON separates reads from writes, and cannot represent other loads"
             ));
         }
         Ok(())

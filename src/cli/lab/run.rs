@@ -165,7 +165,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         command: &args.command,
     };
     let mut prepared = prepare(&asked, &tell)?;
-    let name = kernel.release.as_deref().unwrap_or("a kernel of your own");
+    let name = kernel.release.as_deref().unwrap_or("a custom kernel");
     tell(&match prepared.acceleration() {
         Acceleration::Kvm => format!("booting {name} with KVM"),
         Acceleration::Emulation => format!("booting {name}; {}", session::EMULATED),

@@ -103,8 +103,8 @@ impl Args for BenchArgs {
                 let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
                 // Ring flags are already a list.
                 let (arg, how) = match *name {
-                    "ring" => (arg, "given again: another set"),
-                    _ => (arg.value_delimiter(','), "several: a list, or given again"),
+                    "ring" => (arg, "repeat the option for another set"),
+                    _ => (arg.value_delimiter(','), "for several, use a list or repeat the option"),
                 };
                 arg.action(ArgAction::Append).help(format!("{help} ({how})"))
             })

@@ -24,8 +24,8 @@ const SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
 #[derive(Debug, clap::Args)]
 pub struct ExpectArgs {
-    /// Exit 1 if a figure is beyond its limits in this file (TOML), 4 if one cannot be evaluated: docs/ci.md. Implies --exact. Where
-    /// GITHUB_STEP_SUMMARY is set, its file gets a table
+    /// Exit 1 if a figure is outside its limits in this TOML file (see docs/ci.md), 4 if one cannot be evaluated. Implies --exact. If
+    /// GITHUB_STEP_SUMMARY is set, a table is appended to the file that it names
     #[arg(long, value_name = "FILE", conflicts_with = "windows")]
     pub expect: Option<PathBuf>,
 
@@ -33,7 +33,7 @@ pub struct ExpectArgs {
     #[arg(long, value_name = "FILE", requires = "expect")]
     pub junit: Option<PathBuf>,
 
-    /// Run CMD --expect-runs times, every second time next to busy processes on all CPUs, and write a budget that these runs keep
+    /// Run CMD --expect-runs times, with busy processes on all CPUs in every second run, and write a budget that all runs meet
     #[arg(long, value_name = "FILE", requires = "command", conflicts_with_all = ["expect", "windows", "record", "slowest", "metrics", "json", "full", "fail_on", "duration", "hist"])]
     pub expect_save: Option<PathBuf>,
 
@@ -57,7 +57,7 @@ impl Budget {
         let text = input::text(path, LONGEST)
             .map_err(|e| Error::input(format!("cannot read {shown}"), "specify a budget with --expect").because(e))?;
         let limits = budget::parse(&text)
-            .map_err(|why| Error::input(format!("{shown}: {why}"), "docs/ci.md describes a budget"))?;
+            .map_err(|why| Error::input(format!("{shown}: {why}"), "docs/ci.md describes budgets"))?;
         let junit = args.junit.as_deref().map(|path| Reserved::new(path, existing, "--junit")?.apart()).transpose()?;
         Ok(Some(Self { limits, name: shown.to_string(), junit }))
     }

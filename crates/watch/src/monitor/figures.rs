@@ -64,15 +64,20 @@ pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> 
     family("sample_period_seconds", Gauge, help, one(Value::Now(keeper.period().as_secs_f64())));
 
     let budget = keeper.budget();
-    family("cpu_budget_ratio", Gauge, "The budget, as a share of all CPU time.", one(Value::Now(budget.cpu)));
+    family("cpu_budget_ratio", Gauge, "The CPU budget, as a share of all CPU time.", one(Value::Now(budget.cpu)));
     let spent = vec![
         by("part", "monitor", Value::Nanoseconds(own.spent_ns)),
         by("part", "probes", Value::Nanoseconds(own.traced_ns)),
     ];
-    family("spent_cpu_seconds", Counter, "CPU time of the monitor, and of its traces with their probes.", spent);
+    family("spent_cpu_seconds", Counter, "CPU time of the monitor, including its traces and their probes.", spent);
     let (over, longest) = keeper.over();
-    family("over_budget_seconds", Counter, "Seconds in which it cost more than the budget.", one(nanoseconds(over)));
-    let help = "The longest time without a break in which it cost more than the budget.";
+    family(
+        "over_budget_seconds",
+        Counter,
+        "Seconds in which the monitor cost more than the budget.",
+        one(nanoseconds(over)),
+    );
+    let help = "Longest uninterrupted time in which the monitor cost more than the budget.";
     family("longest_over_budget_seconds", Gauge, help, one(Value::Now(longest.as_secs_f64())));
     family("memory_bytes", Gauge, "Memory of this process.", one(Value::Now(own.memory as f64)));
     family("memory_budget_bytes", Gauge, "The budget.", one(Value::Now(budget.memory as f64)));
@@ -109,7 +114,7 @@ pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> 
     }
     let help = "Time of the threads. Running and runnable are exact; samples divide blocked time by its reason.";
     family("thread_seconds", Counter, help, time);
-    let help = "Blocked time of threads in which their CPU counted as in iowait, by samples.";
+    let help = "Blocked time of threads in which their CPU counted as iowait, by samples.";
     family("iowait_seconds", Counter, help, each(&|s| Some(Value::Nanoseconds(s.iowait_ns))));
     let help = "The part of iowait_seconds in io_uring_enter, which IORING_ENTER_NO_IOWAIT removes.";
     family("enter_iowait_seconds", Counter, help, each(&|s| Some(Value::Nanoseconds(s.enter_iowait_ns))));
@@ -117,15 +122,15 @@ pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> 
     family("kernel_thread_seconds", Counter, help, each(&|s| Some(Value::Nanoseconds(s.kernel_ns))));
     let help = "Time for which the CPU quota of the cgroup throttled threads, summed over CPUs.";
     family("quota_seconds", Counter, help, each(&|s| Some(Value::Nanoseconds(s.quota_ns))));
-    family("sqes_taken", Counter, "SQEs that the kernel took.", each(&|s| Some(Value::Count(s.taken))));
+    family("sqes_taken", Counter, "SQEs consumed by the kernel.", each(&|s| Some(Value::Count(s.taken))));
     family("cqes_posted", Counter, "Completions that the kernel posted.", each(&|s| Some(Value::Count(s.posted))));
     let now = |of: fn(&Sums) -> u64| each(&|s| Some(Value::Now(of(s) as f64)));
     family("threads", Gauge, "Threads in the last sample.", now(|s| s.now.threads));
     family("rings", Gauge, "Rings in the last sample.", now(|s| s.now.rings));
     family("unreaped", Gauge, "Completions in the CQs in the last sample.", now(|s| s.now.unreaped));
-    family("unsubmitted", Gauge, "Published SQEs that were not taken in the last sample.", now(|s| s.now.unsubmitted));
+    family("unsubmitted", Gauge, "Published SQEs not yet consumed in the last sample.", now(|s| s.now.unsubmitted));
     family("overflowed_rings", Gauge, "Rings with completions in the overflow list.", now(|s| s.now.overflowed));
-    let help = "Requests in flight when the lists of the rings were read last.";
+    let help = "Requests in flight when the rings' lists were last read.";
     family("in_flight", Gauge, help, each(&|s| s.now.in_flight.map(|n| Value::Now(n as f64))));
     let mut stalls = vec![];
     for (program, sums) in programs {
@@ -148,11 +153,11 @@ pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> 
 
     let w = &own.windows;
     let seen = |value| if w.opened > 0 { one(value) } else { vec![] };
-    let help = "Time in which the counting probes were attached; the counts below cover this time.";
+    let help = "Time in which the counting probes were attached; the counts of windows cover this time.";
     family("window_seconds", Counter, help, seen(Value::Nanoseconds(w.open_ns)));
     family("window_requests", Counter, "Requests in windows.", seen(Value::Count(w.requests)));
     family("window_errors", Counter, "Completions with an error in windows.", seen(Value::Count(w.errors)));
-    family("window_punts", Counter, "Requests that io-wq workers got in windows.", seen(Value::Count(w.punts)));
+    family("window_punts", Counter, "Requests punted to io-wq in windows.", seen(Value::Count(w.punts)));
     let paths = w.completions.iter().map(|(path, n)| by("vehicle", path, Value::Count(*n))).collect();
     family("window_completions", Counter, "Completions in windows, by delivery path.", paths);
     all

@@ -134,9 +134,9 @@ pub(crate) fn follow(
 pub(crate) fn whose_numbers(numbers: &Numbers) -> Option<Warning> {
     let text = match (numbers.differ(), numbers.has_proc()) {
         (false, _) => return None,
-        (true, true) => "process IDs are those of the host; `here` has the IDs in this PID namespace",
+        (true, true) => "process IDs are those of the host; `here` contains the IDs in this PID namespace",
         (true, false) => {
-            "/proc is not mounted, or belongs to another PID namespace: CPU times, file descriptors and some names are unknown; process IDs are those of the host, and `here` has the IDs in this PID namespace"
+            "/proc is not mounted, or belongs to another PID namespace: CPU times, file descriptors and some names are unknown; process IDs are those of the host, and `here` contains the IDs in this PID namespace"
         }
     };
     let remedy = if numbers.has_proc() { "`ps` shows the latter" } else { "mount -t proc proc /proc" };
