@@ -11,13 +11,13 @@ install deb bench: PROFILE = dist
 # With debug assertions and overflow checks.
 test lab-test fleet-test: PROFILE = checked
 
-# Of lab-test: kernels (`iotrail lab kernels`), and the tests that mean something in a guest.
+# For lab-test: kernels (`iotrail lab kernels`), and the tests that are meaningful in a guest.
 LAB_KERNELS = 6.1 6.12 newest
 LAB_TESTS = order:: vehicles:: functions:: ground:: reaping:: threads:: nvme:: nvme::iopoll_on_a_drive_without_poll_queues
 
 .PHONY: run build deps test quick arm64 arm64-tools arm64-units lab-test fleet-test peers-test interop lint prose deny bench install install-files deb deb-test clean
 
-# The main job: COOP_TASKRUN against the default, on a file of this machine's disk; then the page of its figures.
+# The main experiment: COOP_TASKRUN compared with the default, on a file on this machine's disk; then its report page.
 run: build
 	$(BIN) run coop --quick
 	$(BIN) report last -o report.html
@@ -26,7 +26,7 @@ run: build
 build: deps
 	$(CARGO) build --profile $(PROFILE) --locked
 
-# Installs only what is missing.
+# Installs only missing packages.
 deps:
 	@missing=; for p in $(PACKAGES); do \
 	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
@@ -37,44 +37,43 @@ deps:
 	fi
 	@command -v $(CARGO) >/dev/null || { echo "cargo is not installed: get Rust 1.89 or later with rustup"; exit 2; }
 
-# What the pages of reports are checked with for accessibility: fetched, never kept in the repository.
+# Accessibility checker for report pages: fetched, never committed.
 AXE = $(or $(CARGO_TARGET_DIR),target)/tmp/axe-core/package/axe.min.js
 $(AXE):
 	@command -v npm >/dev/null || { if [ "$$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi; \
 	    $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends npm; }
 	@mkdir -p $(dir $(AXE)).. && cd $(dir $(AXE)).. && npm pack --silent axe-core@4.10.3 >/dev/null && tar xzf axe-core-4.10.3.tgz package/axe.min.js
 
-# Everything: the rooms that need no privileges, then the ones that need root and a disk.
-# One test compares its counts with strace's, one has groff read the manual, some complete in zsh and fish, others look at reports in a browser;
-# and the short ones of a fleet have a Slurm.
+# All tests: first those without privileges, then those that need root and a disk.
+# One test compares counts with strace, one runs groff on the manual pages, some test completion in zsh and fish, others check reports in a
+# browser; the short fleet tests need Slurm.
 test: PACKAGES += strace groff-base zsh fish chromium slurm-wlm munge liburing-dev
 test: deps $(AXE)
 	$(CARGO) test --profile $(PROFILE) --locked --workspace --no-fail-fast
 
-# The tests that need neither root nor a network, built for the next change.
+# Tests that need neither root nor a network, built for fast incremental rebuilds.
 quick: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) test --locked --workspace --lib
 	$(CARGO) test --locked --test golden
 
-# What a build for arm64 needs here.
+# Tools for an arm64 build on this machine.
 arm64-tools arm64-units arm64: PACKAGES += gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
 arm64-tools: deps
 	sh packaging/cross.sh arm64 $(TARGET)
 
-# Tests of crates, by QEMU's emulation of programs: of those that differ by processor with the BPF programs. Others can be asked for
-# (CRATES="answer stats"): what reckons much takes minutes.
+# Unit tests of architecture-dependent crates and of the BPF programs' user space, in QEMU user mode. CRATES="answer stats" selects other crates;
+# compute-bound tests take minutes.
 CRATES = path schema probe
 arm64-units: arm64-tools
 	. $(TARGET)/arm64/env && $(CARGO) test --locked --target $$CROSS_TARGET $(addprefix -p iotrail-,$(CRATES)) --lib
 
-# The whole program, and the other tests that need no kernel. Then `iotrail lab run --arch arm64` boots it.
+# The complete program, and the other tests that need no kernel. `iotrail lab run --arch arm64` then boots it.
 arm64: arm64-units
 	. $(TARGET)/arm64/env && $(CARGO) build --locked --target $$CROSS_TARGET --bins --example ground
 	. $(TARGET)/arm64/env && $(CARGO) test --locked --target $$CROSS_TARGET --test golden
 
-# The tests of what a kernel does, inside each kernel of the lab. All are run, whatever fails before. Built as `test` builds them: with
-# the features that the whole workspace asks for.
+# Kernel tests, inside each kernel of the lab. All run, even if one fails. Built as in `test`, with the features of the complete workspace.
 lab-test: PACKAGES += e2fsprogs
 lab-test: deps
 	$(CARGO) build --profile $(PROFILE) --locked --workspace --bins --example ground
@@ -84,17 +83,18 @@ lab-test: deps
 	done; \
 	[ -z "$$failed" ] || { echo "failed in:$$failed"; exit 1; }
 
-# `--slurm` on a Slurm of four nodes in a folder of its own: also what waits for Slurm's time-outs. Needs root.
+# `--slurm` on a four-node Slurm cluster in its own directory, including tests that wait for Slurm's timeouts. Needs root.
 fleet-test: PACKAGES += slurm-wlm munge
 fleet-test: deps
 	$(CARGO) test --profile $(PROFILE) --locked --test fleet -- --include-ignored
 
-# Programs that nobody here wrote (liburing's tests with LIBURING=FOLDER, a sample or those of TESTS='*bundle*'; QEMU, Node, MariaDB, PostgreSQL, where they are installed), alone and traced, beside bpftrace.
+# Third-party programs, untraced and traced, compared with bpftrace: liburing's tests (LIBURING=DIRECTORY; a sample, or TESTS='*bundle*'), and
+# QEMU, Node, MariaDB and PostgreSQL, if installed.
 peers-test: PACKAGES += bpftrace python3
 peers-test: build
 	python3 -B tests/peers/run.py $(BIN) $(if $(LIBURING),--liburing $(LIBURING)) $(if $(TESTS),--test "$(TESTS)")
 
-# Every export, read back by the tool that it is for (DuckDB, Spark, fio-plot, HdrHistogram, Prometheus); prints both sides' numbers.
+# Every export, read by the tool that it is intended for (DuckDB, Spark, fio-plot, HdrHistogram, Prometheus); prints the numbers from both sides.
 interop: PACKAGES += fio python3-venv
 interop: build
 	sh tests/interop/run.sh $(BIN)
@@ -104,7 +104,7 @@ lint: deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --profile $(PROFILE) --locked --workspace --all-targets -- -D warnings
 
-# The rules of styles/iotrail over the documents, the help and the manual pages. It reports, and never fails.
+# Applies the rules in styles/iotrail to the documents, help and manual pages. Reports only, and never fails.
 PROSE = $(TARGET)/tmp/prose
 prose:
 	@command -v vale >/dev/null || { echo "vale: not installed (go install github.com/vale-cli/vale/v3/cmd/vale@v3.20.0)"; exit 0; }; \
@@ -114,7 +114,7 @@ prose:
 	    sed -e '/^\.\(ie\|el\)/d;s/^\.[A-Z]* *//;s/\\f[A-Z]//g;s/\\-/-/g' $$page >$(PROSE)/$$(basename $$page).txt; done; \
 	vale --no-exit $$(git ls-files '*.md') $(PROSE)/*.txt
 
-# Licences, sources and duplicates of the dependencies (deny.toml); advisories where their database can be fetched.
+# Licences, sources and duplicates of the dependencies (deny.toml); advisories if their database can be fetched.
 deny:
 	@if ! command -v cargo-deny >/dev/null; then \
 	    echo "skipped: cargo-deny is not installed (cargo install cargo-deny --locked)"; exit 0; fi; \
@@ -122,7 +122,7 @@ deny:
 	if $(CARGO) deny --locked fetch db >/dev/null 2>&1; then $(CARGO) deny --locked check --disable-fetch advisories; \
 	else echo "skipped: the database of advisories cannot be fetched"; fi
 
-# Speed of the load and of the network servers, and cost of the probes, beside the peers that are installed.
+# Speed of the load generator and the network servers, and probe overhead, compared with installed peers.
 bench: build
 	sh benches/generator.sh $(BIN)
 	sh benches/commits.sh $(BIN)
@@ -141,7 +141,7 @@ bench: build
 	sh benches/report.sh $(BIN) $(TARGET)/release/examples/stored
 	sh benches/exports.sh $(BIN) $(TARGET)/release/examples/stored
 
-# Its debug symbols go apart, where gdb and perf look for them.
+# Debug symbols are stored separately, where gdb and perf find them.
 install: PACKAGES += binutils
 install: SYMBOLS = $(DESTDIR)$(PREFIX)/lib/debug/iotrail.debug
 install: build install-files
@@ -150,7 +150,7 @@ install: build install-files
 	strip --strip-unneeded $(DESTDIR)$(PREFIX)/bin/iotrail
 	objcopy --add-gnu-debuglink=$(SYMBOLS) $(DESTDIR)$(PREFIX)/bin/iotrail
 
-# The program, its manual pages, what shells complete by, its documents and the experiments as examples.
+# The program, manual pages, shell completions, documents, and the experiments as examples.
 install-files: SHARE = $(DESTDIR)$(PREFIX)/share
 install-files:
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/iotrail
@@ -164,7 +164,7 @@ install-files:
 	install -m 644 experiments/*.toml $(SHARE)/doc/iotrail/examples
 	install -m 644 experiments/programs/* $(SHARE)/doc/iotrail/examples/programs
 
-# A Debian package of these; `make deb ARCH=arm64` makes one for arm64.
+# A Debian package of the same files; `make deb ARCH=arm64` builds one for arm64.
 deb: PACKAGES += dpkg-dev binutils
 ifeq ($(ARCH),)
 deb: build
@@ -177,7 +177,7 @@ deb: deps
 	    BIN=$(TARGET)/$$CROSS_TARGET/$(PROFILE)/iotrail sh packaging/deb.sh $(TARGET) $(ARCH)
 endif
 
-# Installs it on bare Debian systems, uses and removes it; with ARCH=arm64 in a guest, which the lab boots. Needs root and a registry.
+# Installs the package on minimal Debian systems, uses it and removes it; with ARCH=arm64, in a guest booted by the lab. Needs root and a registry.
 deb-test: PACKAGES += mmdebstrap
 ifeq ($(ARCH),)
 deb-test: deb

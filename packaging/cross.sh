@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes ready what a build for another Debian architecture needs beside its C compiler, in TARGET/ARCH: libelf, zlib and zstd for it, and
-# the compiler's standard library, where rustup has none. Writes the variables that a build needs to TARGET/ARCH/env. Nothing is installed.
+# Prepares a build for another Debian architecture in TARGET/ARCH: libelf, zlib and zstd for that architecture, and the compiler's standard
+# library if rustup has none. (The C compiler is a prerequisite.) Writes the build's variables to TARGET/ARCH/env. Nothing is installed.
 #
 # usage: cross.sh ARCH TARGET    (ARCH: arm64)
 set -eu
@@ -11,10 +11,10 @@ arm64) rust=aarch64-unknown-linux-gnu gnu=aarch64-linux-gnu qemu=qemu-aarch64-st
 esac
 folder=$target/$arch
 host=$(dpkg --print-architecture)
-# What another version of this script made is made again.
+# Files from another version of this script are created again.
 [ "$folder/env" -nt "$0" ] && exit 0
 
-# The host's own lists and sources stay as they are.
+# The host's own lists and sources are not changed.
 keys=/usr/share/keyrings/debian-archive-keyring.gpg
 mirror=$(sed -n 's/^URIs: *\([^ ]*\/debian\)\/*$/\1/p; s/^deb \(\[[^]]*\] \)*\([^ ]*\/debian\)\/* .*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -n 1)
 here=$(. /etc/os-release && echo "$VERSION_CODENAME")
@@ -38,11 +38,11 @@ elf=$(apt libraries apt-cache --names-only search '^libelf1(t64)?$' | sed 's/ .*
 fetch libraries "$folder/debs" "libelf-dev:$arch" "$elf:$arch" "zlib1g-dev:$arch" "zlib1g:$arch" "libzstd-dev:$arch" "libzstd1:$arch" "libc6:$arch" "libgcc-s1:$arch"
 system=$folder/system
 for deb in "$folder"/debs/*.deb; do dpkg-deb -x "$deb" "$system"; done
-# Where /lib is a link to usr/lib, packages bring only what it leads to.
+# If /lib is a link to usr/lib, packages contain only its target.
 for loader in "$system"/usr/lib/ld-linux-*; do
     [ ! -e "$loader" ] || { mkdir -p "$system/lib" && ln -sfn "../usr/lib/${loader##*/}" "$system/lib/${loader##*/}"; }
 done
-# The links that developers' packages bring lead to the libraries' place in a whole system.
+# The links in -dev packages point to the libraries' location in a complete system.
 for library in "$system/lib/$gnu"/lib*.so.*; do
     [ ! -e "$library" ] || [ -e "$system/usr/lib/$gnu/${library##*/}" ] || ln -s "$library" "$system/usr/lib/$gnu/${library##*/}"
 done
@@ -51,7 +51,7 @@ rustc=${RUSTC:-rustc}
 std() { ls "$("$1" --print target-libdir --target "$rust")"/libstd-*.rlib >/dev/null 2>&1; }
 if ! std "$rustc" && command -v rustup >/dev/null; then
     echo "adding $rust to rustup's toolchain"
-    timeout 120 rustup -q target add "$rust" 2>"$folder/rustup" || echo "rustup has none ($(tail -n 1 "$folder/rustup")): Debian's compiler is taken"
+    timeout 120 rustup -q target add "$rust" 2>"$folder/rustup" || echo "rustup has none ($(tail -n 1 "$folder/rustup")): using Debian's compiler"
 fi
 if ! std "$rustc"; then
     for suite in trixie trixie-backports; do line $suite; done >"$folder/apt/rust.list"
@@ -70,13 +70,13 @@ if ! std "$rustc"; then
         "$loader" "$compiler" "$(dirname "$loader")" "$llvm" "$compiler" "$compiler" >"$folder/rustc"
     chmod 755 "$folder/rustc"
     rustc=$folder/rustc
-    std "$rustc" || { echo "cross.sh: no standard library of Rust's for $rust: neither rustup nor Debian has one" >&2; exit 3; }
+    std "$rustc" || { echo "cross.sh: no Rust standard library for $rust: neither rustup nor Debian provides one" >&2; exit 3; }
 fi
 
 upper=$(echo "$rust" | tr 'a-z-' 'A-Z_')
 lower=$(echo "$rust" | tr - _)
 libraries=$system/usr/lib/$gnu
-# The loader is the C library's own: with another version's a program starts, and waits for ever at its first thread.
+# The loader must match the C library: with a different version, a program starts, but hangs at its first thread.
 run="$qemu -L $system -E LD_LIBRARY_PATH=$libraries"
 cat >"$folder/env.new" <<ENV
 export RUSTC=$rustc PKG_CONFIG_ALLOW_CROSS=1

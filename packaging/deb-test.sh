@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the package on bare machines, minimal Debian systems made for it; uses it there, and removes it again. Needs root, mmdebstrap and
-# a registry: MIRROR, by default the one that apt has here.
+# Installs the package in minimal Debian systems created for this test, uses it there, and removes it again. Needs root, mmdebstrap and
+# MIRROR (default: apt's mirror on this machine).
 #
 # usage: deb-test.sh PACKAGE [SUITE…]
 set -eu
@@ -29,10 +29,10 @@ for suite; do
     mount --make-rslave "$root/sys"
     in_it() { chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C "$@"; }
 
-    # Files and folders alone: what a kernel shows and what apt fetched are not the package's.
+    # Only files and directories: kernel file systems and apt's downloads do not belong to the package.
     tree() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./var/lib/apt -o -path ./var/cache -o -path ./var/log \
         -o -path './var/lib/dpkg/*' -o -path ./root \) -prune -o -print | sort); }
-    # What it depends on comes first, so that all that is new then is its own; the pages are left out of minimal systems.
+    # Dependencies are installed first, so that all new files belong to the package. Minimal systems exclude manual pages.
     cp "$package" "$root/root/iotrail.deb"
     cp "$here/deb-use.sh" "$root/root/use.sh"
     in_it sh -c 'apt-get -qq update && apt-get -qq -y install man-db $(dpkg-deb -f /root/iotrail.deb Depends | sed "s/ ([^)]*)//g; s/,/ /g")' \
@@ -42,15 +42,15 @@ for suite; do
 
     in_it apt-get -qq -y install /root/iotrail.deb >"$work/apt" 2>&1 || { cat "$work/apt"; exit 1; }
     in_it dpkg -V iotrail
-    in_it dpkg -L iotrail | while read -r path; do [ -e "$root$path" ] || { echo "$path is not there"; exit 1; }; done
+    in_it dpkg -L iotrail | while read -r path; do [ -e "$root$path" ] || { echo "$path does not exist"; exit 1; }; done
     in_it sh /root/use.sh
     in_it env MANPAGER=cat MANWIDTH=80 man iotrail-bench | head -n 1
 
     in_it apt-get -qq -y purge iotrail >"$work/apt" 2>&1 || { cat "$work/apt"; exit 1; }
     tree >"$work/after"
-    diff "$work/before" "$work/after" || { echo "$suite: not as before"; exit 1; }
+    diff "$work/before" "$work/after" || { echo "$suite: other files changed"; exit 1; }
     [ -s "$root/root/kept.db" ] || { echo "$suite: the user's store is gone"; exit 1; }
-    echo "$suite: installed, used, removed; nothing is left of it, and the user's store stays"
+    echo "$suite: installed, used, removed; no files are left, and the user's store is kept"
     umount -R "$root"
     mounted=
     rm -rf --one-file-system "$root"

@@ -1,4 +1,4 @@
-# What is done with the installed package, where it is installed (deb-test.sh, deb-test-guest.sh). Leaves the store kept.db in the home folder.
+# Uses the installed package on the system where it is installed (deb-test.sh, deb-test-guest.sh). Leaves the store kept.db in the home directory.
 set -e
 cd
 iotrail --version

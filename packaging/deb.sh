@@ -1,8 +1,8 @@
 #!/bin/sh
-# A Debian package of what `make install` installs, in TARGET/debian. The same tree and SOURCE_DATE_EPOCH (by default the time of the last
-# commit, else of the change log) give the same package, byte by byte. DEBFULLNAME and DEBEMAIL name the maintainer.
+# Builds a Debian package of the files that `make install` installs, in TARGET/debian. The build is reproducible: the same tree and
+# SOURCE_DATE_EPOCH (default: time of the last commit, otherwise of the change log) give identical bytes. DEBFULLNAME and DEBEMAIL name the maintainer.
 #
-# usage: deb.sh TARGET [ARCH]    ARCH: another one than this machine's, for which TARGET/ARCH/env and $BIN are (see cross.sh)
+# usage: deb.sh TARGET [ARCH]    ARCH: a different architecture, for which TARGET/ARCH/env and $BIN were built (see cross.sh)
 set -eu
 target=$1
 umask 022
@@ -19,7 +19,7 @@ root=$work/root
 doc=$root/usr/share/doc/iotrail
 
 make --no-print-directory install-files DESTDIR="$root" PREFIX=/usr >/dev/null
-# Debian's own places.
+# Debian's own locations.
 mkdir -p "$root/usr/share/zsh"
 mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions"
 "${CROSS_GNU:+$CROSS_GNU-}strip" --strip-unneeded --remove-section=.comment "$root/usr/bin/iotrail"
@@ -38,14 +38,14 @@ gzip -9n <"$work/CHANGELOG.md" >"$doc/CHANGELOG.md.gz"
 gzip -9n "$doc/changelog" "$doc/crates.txt" "$root"/usr/share/man/man1/*.1
 find "$doc" -type f -size +4k -name '*.md' -exec gzip -9n {} +
 
-# dpkg-shlibdeps wants a source package around it.
+# dpkg-shlibdeps expects a source package.
 mkdir -p "$work/debian"
 printf 'Source: iotrail\n\nPackage: iotrail\nArchitecture: any\n' >"$work/debian/control"
 shlibdeps() { (cd "$work" && dpkg-shlibdeps "$@" -O root/usr/bin/iotrail 2>"$work/told"); }
 if [ -z "${CROSS_GNU:-}" ]; then
     depends=$(shlibdeps)
 else
-    # As dpkg knew of the packages if they were installed.
+    # The status file that dpkg would have if the packages were installed.
     known=$work/known system=$(cd "$target/$architecture/system" && pwd)
     mkdir -p "$known/info" "$known/updates"
     echo 1 >"$known/info/format"

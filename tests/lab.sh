@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a test program inside a kernel of the lab, on a drive of the guest's: cargo's runner for `make lab-test`.
+# Runs a test program in a lab kernel, on one of the guest's drives: cargo's runner for `make lab-test`.
 #
 #   LAB_KERNEL=6.1 LAB_TESTS="order:: vehicles::" sh tests/lab.sh PROGRAM [OPTIONS]
 #
@@ -19,7 +19,7 @@ for filter in $filters; do
     skip=
     case $filter in
     nvme::iopoll_on_a_drive_without_poll_queues*)
-        # The driver has one setting of polled queues for all drives.
+        # The driver has a single poll queue setting for all drives.
         prepare=:
         drives="--nvme queues=1,size=16m,data=keep --nvme queues=1,size=16m,data=keep,errors=read@1m,errors=write@2m" ;;
     nvme::*)

@@ -1,9 +1,9 @@
 #!/bin/sh
-# The kernel's tests in an arm64 guest, built with the toolchain of `make arm64`, in a root directory of Debian packages.
+# Kernel tests in an arm64 guest, built with the toolchain of `make arm64`, in a root directory of Debian packages.
 #
 #   sh tests/lab_arm64.sh KERNEL FILTER [FILTER …]        sh tests/lab_arm64.sh 6.12 vehicles::peek order::
 #
-# Needs mmdebstrap and root. LAB: the iotrail of this machine that boots the guest. Each filter has a machine of its own.
+# Needs mmdebstrap and root. LAB: this machine's iotrail binary, which boots the guest. Each filter runs in its own machine.
 set -u
 kernel=${1:?a kernel of the lab}
 shift
@@ -30,7 +30,7 @@ done
 folder=$target/$CROSS_TARGET/tmp
 mkdir -p "$root$folder" && ln -sfn ../proc/self/mounts "$root/etc/mtab"
 failed=
-# 6.1 does not know there which caches the CPUs share, and would complete requests where they came from, by function-call IPIs: rq_affinity.
+# In this guest, 6.1 does not detect which caches the CPUs share, and would complete requests on the submitting CPU by function-call IPIs: set rq_affinity.
 for filter in "$@"; do
     echo "== arm64, Linux $kernel: $filter"
     "$lab" lab run --arch arm64 --kernel "$kernel" --root "$root" --program "$root$built/iotrail" --cpus 2 --memory 2g --timeout 60m \

@@ -109,7 +109,7 @@ try:
     for query in QUERIES:
         lines = str(session.query(query, "JSONCompactEachRow")).splitlines()
         read = [json.loads(line) for line in lines]
-        # Whole numbers of 64 bits are text there.
+        # 64-bit integers are text there.
         found.append([[int(v) if isinstance(v, str) and v.isdigit() and i > 1 else v for i, v in enumerate(r)] for r in read])
     print(f"ClickHouse {session.query('SELECT version()', 'CSV')}".strip())
     answered("ClickHouse", found)
@@ -128,7 +128,7 @@ try:
     answered("Spark", [[tuple(r) for r in spark.sql(q).collect()] for q in QUERIES])
     million = int(os.environ.get("LAKE_MILLIONS", "10"))
     if million and "DuckDB" in answers:
-        # Real rows, again and again, on a hundred hosts.
+        # Real rows, repeated for a hundred hosts.
         big = fresh("big")
         (big / "measurements").mkdir(parents=True)
         each = -(-million * 1_000_000 // (len(rows) * 100))

@@ -62,14 +62,14 @@ if shutil.which("fio"):
     theirs, made = (dict(kinds(job)) for job in (theirs["jobs"][0], json.loads(files[0].read_text())["jobs"][0]))
     same("fields that fio does not have", [], sorted(made.keys() - theirs.keys()))
     same("fields of another kind", [], sorted(k for k in made.keys() & theirs.keys() if made[k] != theirs[k]))
-    print(f"   left out, as not known: {', '.join(sorted(theirs.keys() - made.keys()))}")
+    print(f"   omitted, because unknown: {', '.join(sorted(theirs.keys() - made.keys()))}")
 else:
     print("not installed: fio")
 
 plot = Path(sys.executable).with_name("fio-plot")
 if plot.exists():
     print("fio-plot")
-    # Its folders have no odd names: what is drawn is the same.
+    # Plain directory names; the drawn data is the same.
     drawn = fresh("drawn")
     drawn.mkdir()
     repeat = sorted(folder.glob("*/repeat-1"))[0]

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Reads back every export with the tool that it is for, and prints both sides' numbers. A tool that is not available is reported, and
+# Reads every export with the tool that it is intended for, and prints the numbers from both sides. A tool that is not available is reported, and
 # its check is skipped. Nothing is installed on this machine: Python's packages go into a virtual environment, and Debian's are
 # unpacked below target/interop.
 #
-#   tests/interop/run.sh BINARY [tables|latencies|scrapes|lake|track ...]      as root: the probes are part of it
+#   tests/interop/run.sh BINARY [tables|latencies|scrapes|lake|track ...]      as root, because it uses the probes
 set -eu
 binary=$(realpath "$1")
 shift
@@ -18,12 +18,12 @@ if [ ! -x venv/bin/python ]; then
 fi
 for package in duckdb chdb pyspark fio-plot hdrhistogram setuptools apache-otava; do
     # The check that needs a missing package reports it.
-    venv/bin/pip show -q "$package" 2>/dev/null || venv/bin/pip install -q "$package" 2>/dev/null || echo "cannot be had: $package"
+    venv/bin/pip show -q "$package" 2>/dev/null || venv/bin/pip install -q "$package" 2>/dev/null || echo "not available: $package"
 done
 if [ ! -x prometheus/usr/bin/prometheus ]; then
     mkdir -p prometheus
     # shellcheck disable=SC2015
-    (cd prometheus && apt-get download -qq prometheus 2>/dev/null && dpkg -x prometheus_*.deb .) || echo "cannot be had: prometheus"
+    (cd prometheus && apt-get download -qq prometheus 2>/dev/null && dpkg -x prometheus_*.deb .) || echo "not available: prometheus"
 fi
 
 failed=

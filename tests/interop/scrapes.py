@@ -35,7 +35,7 @@ prometheus = None
 try:
     url = next((m[1] for line in trace.stderr if (m := re.search(r"metrics: (http://\S+)", line))), None)
     if url is None:
-        sys.exit("iotrail did not say where its metrics are")
+        sys.exit("iotrail did not print the address of its metrics")
     time.sleep(2)
     print("The text")
     kind, text = fetch(url)

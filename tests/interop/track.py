@@ -13,7 +13,7 @@ import sqlite3
 from common import differ, end, fresh, same, tool
 
 HISTORIES, RUNS, NOISE = 200, 40, 0.03
-# Behind the run that they are made from.
+# After the run from which they are created.
 FIRST = 2
 
 
@@ -78,7 +78,7 @@ try:
     for name, who in (("Otava", 1), ("iotrail", 2)):
         found = [entry[who] for entry in both]
         counts[name] = [sum(map(missed, found, truth)), sum(map(missed, truth, found))]
-        print(f"   {name} missed {counts[name][0]} of {sum(map(len, truth))} changes, and found {counts[name][1]} that were not made")
+        print(f"   {name} missed {counts[name][0]} of {sum(map(len, truth))} changes, and reported {counts[name][1]} false ones")
     for (_, places), otava, iotrail in both:
         if otava != iotrail:
             print(f"   made at {places}: Otava {otava}, iotrail {iotrail}")

@@ -56,7 +56,7 @@ for t in threads: t.start()
 for t in threads: t.join()
 """
 
-# Sums below this many nanoseconds consist of a few waits, and each has an end that one observer may miss.
+# Sums below this many nanoseconds consist of only a few waits, and an observer may miss the end of each.
 SMALL = 20_000_000
 WITHIN = 0.02
 
@@ -103,7 +103,7 @@ def compared(name, ours, theirs):
 def check(peers):
     print("== blocked time by system call")
     if platform.machine() != "x86_64":
-        print("  not run: the numbers of system calls are those of x86-64")
+        print("  not run: the system call numbers are those of x86-64")
         return True
     agree = True
     for name, program, arguments in (

@@ -12,7 +12,7 @@ def check(peers):
     print("== liburing's tests")
     tests = built(peers.asked.liburing, peers.asked.test) if peers.asked.liburing else []
     if not tests:
-        print("  not run: no built tests (*.t) are named; LIBURING=FOLDER names a folder of them")
+        print("  not run: no built tests (*.t) were specified; set LIBURING=DIRECTORY")
         return True
     # The tests create their files there.
     scratch = peers.work / "scratch"
@@ -35,7 +35,7 @@ def statuses(peers, tests, alone, traced, once):
     differ = [test for test in tests if alone[test].status != traced[test].status]
     passed = sum(ran.status == 0 for ran in alone.values())
     skipped = sum(ran.status == SKIPPED for ran in alone.values())
-    print(f"  {len(tests)} tests: alone {passed} pass, {skipped} are skipped; under trace {len(tests) - len(differ)} end with the same status")
+    print(f"  {len(tests)} tests: untraced, {passed} pass and {skipped} are skipped; traced, {len(tests) - len(differ)} end with the same status")
     fine = True
     for test in differ:
         # The result of these tests varies by itself.
@@ -43,7 +43,7 @@ def statuses(peers, tests, alone, traced, once):
         seen = {traced[test].status, *(once(test, peers.traced).status for _ in range(2))}
         same = bool(ever & seen)
         fine &= same
-        print(f"  {test.stem:<40} alone {sorted(map(str, ever))}, under trace {sorted(map(str, seen))}{'' if same else '  DIFFERS'}")
+        print(f"  {test.stem:<40} untraced {sorted(map(str, ever))}, traced {sorted(map(str, seen))}{'' if same else '  DIFFERS'}")
     both = [t for t in tests if alone[t].status == traced[t].status != "too long" and traced[t].record]
     sum_alone = sum(alone[t].seconds for t in both)
     sum_traced = sum(traced[t].seconds for t in both)

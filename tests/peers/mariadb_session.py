@@ -19,7 +19,7 @@ def client(sql):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-# Few pages in memory, and none in the kernel's cache: it has to read what it wrote.
+# Few pages in memory, and none in the page cache, so that it must read what it wrote.
 process = subprocess.Popen(
     [server, "--no-defaults", f"--datadir={folder}/data", f"--socket={socket}", "--skip-networking", "--user=root",
      "--innodb-buffer-pool-size=8M", "--innodb-flush-method=O_DIRECT"])

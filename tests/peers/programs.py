@@ -89,7 +89,7 @@ def compared_session(peers, name, prepare, command, user=None):
     if traced.record is None:
         return False
     heading()
-    # A server's processes may each have a session of its own: what belongs to any that was traced.
+    # Each of a server's processes may have its own session: include those of all traced processes.
     sessions = {traced.session, *(p["tgid"] for p in traced.record["total"]["processes"])}
     counted = sum(n for session, n in counts.items() if session in sessions)
     return told(name, counted, traced.completions()) and (alone.status, answer) == (traced.status, again)
@@ -120,7 +120,7 @@ def postgres(peers):
         return True
     version = subprocess.run([server, "--version"], check=True, capture_output=True, text=True).stdout.split()[2]
     if int(version.split(".")[0].rstrip("abcdefghijklmnopqrstuvwxyz")) < 18:
-        print(f"  not used: io_uring came with PostgreSQL 18, this is {version}")
+        print(f"  not used: PostgreSQL supports io_uring since version 18, this is {version}")
         return True
     other = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "env", f"PATH={path}"]
 

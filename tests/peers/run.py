@@ -31,8 +31,8 @@ def main():
     if os.geteuid() != 0:
         sys.exit("not run: the probes need root")
     if not shutil.which("bpftrace"):
-        sys.exit("not run: bpftrace, which counts beside, is not installed (apt-get install bpftrace)")
-    # On a disk, as the programs expect it: direct I/O is part of what they do.
+        sys.exit("not run: bpftrace, which counts the same events, is not installed (apt-get install bpftrace)")
+    # On a disk, as the programs expect: they use direct I/O.
     work = Path(__file__).resolve().parents[2] / "target" / "peers"
     work.mkdir(parents=True, exist_ok=True)
     peers = Peers(asked.iotrail.resolve(), work, Counter(), asked)

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# By session: all that a program starts has its own, io_uring's threads included, and the kernel's workers have none. A completion
-# that finds its queue full has an event of its own instead.
+# By session: all processes and threads of a program share one, including io_uring's threads; kernel workers have none. A completion
+# that finds its queue full fires a different event.
 COUNTING = """
 BEGIN { printf("counting\\n"); }
 tracepoint:io_uring:io_uring_complete,
@@ -89,7 +89,7 @@ class Peers:
         try:
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            # The tracer ends its command with itself; alone, there is nothing else to end.
+            # The tracer ends its command when it ends; without a tracer, there is nothing else to end.
             process.terminate()
             try:
                 process.wait(10)
