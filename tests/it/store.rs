@@ -87,7 +87,11 @@ fn refused() -> End {
         ),
         ("text.db", 2, "text.db is not an iotrail store; specify another file with --store"),
         ("foreign.db", 2, "foreign.db is another program's database, not an iotrail store; specify another file"),
-        ("newer.db", 2, "newer.db was written by a newer iotrail (store version 99; this one supports up to 6); update iotrail"),
+        (
+            "newer.db",
+            2,
+            "newer.db was written by a newer iotrail (store version 99; this one supports up to 6); update iotrail",
+        ),
         ("folder.db", 2, "folder.db is a directory, not a store; specify a file with --store"),
         ("/proc/none/s.db", 3, "cannot create the store's directory /proc/none: "),
         ("e.toml/s.db", 3, "cannot create the store's directory e.toml: "),

@@ -192,7 +192,7 @@ fn the_plan_key_depends_on_measurements_and_not_on_descriptions() {
     q.question = "Which one?".into();
     assert_eq!(p.key(), q.key());
     q.target = Some("/data/other".into());
-    assert_eq!(difference(&p.key(), &q.key()), "target was /data/scratch-1g and is /data/other");
+    assert_eq!(difference(&p.key(), &q.key()), "target was /data/scratch-1g and is now /data/other");
     q = p.clone();
     q.cells[1].options.insert("bs".into(), 8192.into());
     assert_eq!(

@@ -347,7 +347,7 @@ mod tests {
             run.finished_unix_s = Some(1);
             let h = head(&run);
             assert_eq!(h.answer, "none of 3 candidates remains: each breaks a constraint or could not be measured");
-            assert!(h.advice.unwrap().starts_with("loosen a constraint: "));
+            assert!(h.advice.unwrap().starts_with("relax a constraint: "));
             assert!(
                 h.also[0].starts_with("c0 breaks ") && h.also.last().unwrap().contains("none remained"),
                 "{:?}",

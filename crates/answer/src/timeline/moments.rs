@@ -97,8 +97,8 @@ pub(super) fn known(t: &RequestTrace, stage: Stage) -> String {
 
 pub(super) fn submitted(t: &RequestTrace) -> String {
     let mut text = match t.enter_batch {
-        Some(1) => "the only request of its io_uring_enter call".to_owned(),
-        Some(n) => format!("one of {n} requests of one io_uring_enter call"),
+        Some(1) => "the only request of its io_uring_enter".to_owned(),
+        Some(n) => format!("one of {n} requests of one io_uring_enter"),
         None => "not by an io_uring_enter call".to_owned(),
     };
     match t.punted {

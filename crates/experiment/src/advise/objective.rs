@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(of("p99", &own), Ok("p99".into()), "the program's metric takes precedence");
         assert_eq!(of("cpu", &own), Ok("cpu_time".into()));
         assert_eq!(of("cpus", &[]), Ok("cpus".into()));
-        assert!(of("speed", &own).unwrap_err().ends_with("of the program: tps, p99"));
+        assert!(of("speed", &own).unwrap_err().ends_with("the program's metrics are tps, p99"));
     }
 
     #[test]

@@ -254,7 +254,7 @@ fn a_network_experiment_accepts_options_of_servers_and_senders() {
         assert!(e.starts_with(&format!("x.toml:6:{}: '{name}' is for storage loads", name.len() + 4)), "{e}");
     }
     assert!(
-        refused(&with("repeats", "table = \"cost\"\nrepeats")).starts_with("x.toml:6:9: this table is for loads on st")
+        refused(&with("repeats", "table = \"cost\"\nrepeats")).starts_with("x.toml:6:9: this table is for storage lo")
     );
     assert!(refused(&with("kind = \"net\"\n", "")).contains("unknown load option 'window'"));
     assert!(refused(&GOOD.replacen("repeats", "table = \"order\"\nrepeats", 1)).contains("add kind = \"net\""));

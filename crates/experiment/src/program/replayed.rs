@@ -89,7 +89,7 @@ mod tests {
         };
         let argv = of(&[("engine", "libaio"), ("depth", "4"), ("map", "/a=/b")]).unwrap().argv().unwrap();
         assert_eq!(argv[1..].join(" "), "replay --once --json --engine libaio --depth 4 --map /a=/b -- r");
-        assert_eq!(of(&[("engine", "posix_aio")]).unwrap_err(), "'posix_aio' is none of io_uring, libaio, sync");
+        assert_eq!(of(&[("engine", "posix_aio")]).unwrap_err(), "'posix_aio' is not one of io_uring, libaio, sync");
         assert_eq!(of(&[("depth", "0")]).unwrap_err(), "it must be at least 1");
         assert_eq!(of(&[("map", "/a")]).unwrap_err(), "'/a' is not OLD=NEW");
         assert!(Replayed::new(None, vec![("depth", "4".into())]).unwrap().check().is_err());

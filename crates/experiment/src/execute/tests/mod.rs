@@ -80,7 +80,7 @@ fn a_run_is_not_resumed_with_another_plan_or_kernel() {
     assert!(e.contains("measured on kernel 6.18.0, and this kernel is 7.2.0"), "{e}");
     plan.repeats = 4;
     let e = resume(&plan, &store, None).unwrap_err();
-    assert!(e.to_string().contains("repeats was 3 and is 4"), "{e}");
+    assert!(e.to_string().contains("repeats was 3 and is now 4"), "{e}");
     assert_eq!(e.exit_status(), 2);
 }
 

@@ -137,11 +137,11 @@ fn a_search_is_not_resumed_with_another_objective_or_constraint() {
     assert!(resume(&plan, &store, None).is_ok(), "a larger budget does not change the search");
     plan.search.as_mut().unwrap().second = Some("cpu_per_io".into());
     let e = resume(&plan, &store, None).unwrap_err().to_string();
-    assert!(e.contains("objective was iops and is iops,cpu_per_io"), "{e}");
+    assert!(e.contains("objective was iops and is now iops,cpu_per_io"), "{e}");
     let broken =
         Constraint { metric: "latency_p99".into(), below: true, limit: 1e6, inclusive: false, text: "p99<1ms".into() };
     plan.search.as_mut().unwrap().second = None;
     plan.search.as_mut().unwrap().constraints.push(broken);
     let e = resume(&plan, &store, None).unwrap_err().to_string();
-    assert!(e.contains("constraints was none and is p99<1ms"), "{e}");
+    assert!(e.contains("constraints was none and is now p99<1ms"), "{e}");
 }
