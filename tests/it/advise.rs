@@ -45,7 +45,7 @@ fn candidates() -> End {
     assert_eq!(file[file.len() - 3..], ["engine libaio", "engine posix_aio", "engine sync · jobs 8"]);
     let plan = ["advise", "--plan", "--file", "f", "--size", "1m", "--depth", "8", "--cpus", "0"];
     let text = run(&mut place.tool(plan)).ok().stdout;
-    assert!(text.contains("\nleft out     scheduler, nr-requests: they affect all users of the disk"), "{text}");
+    assert!(text.contains("\nexcluded     scheduler, nr-requests: they affect all users of the disk"), "{text}");
     assert!(!text.contains("\nchanges") && text.contains("engine libaio (a redesign)"), "{text}");
     End::Passed
 }

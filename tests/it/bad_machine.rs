@@ -137,7 +137,7 @@ fn no_io_uring() -> End {
         return End::Skipped(reason);
     }
     let place = Place::new();
-    let filter = "cannot set up an io_uring: the seccomp filter of this process (a container's or a service's) blocks io_uring;  let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it, or use --engine libaio";
+    let filter = "cannot set up an io_uring: the seccomp filter of this process (a container's or a service's) blocks io_uring; let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it, or use --engine libaio";
     let locked = "cannot set up an io_uring of 16 entries: a ring counts as locked memory, and this user's limit is reached; raise it: ulimit -l unlimited, LimitMEMLOCK=infinity of the service, or run with CAP_IPC_LOCK, or use a smaller --depth or use fewer --jobs";
     let no_memory = "cannot set up an io_uring of 16 entries: not enough memory for a ring (4 tries in a row); free memory, or raise this process's memory cgroup limit, or use a smaller --depth or use fewer --jobs";
     for (errno, line) in [
@@ -158,7 +158,7 @@ fn no_io_uring() -> End {
     let rules = [Rule::Refuse(libc::SYS_io_uring_setup, libc::EPERM)];
     // Reported before a program is run for its rings.
     let tried = run(confine::filter(&mut place.tool(["try", "--watch", "none", "--", "false"]), &rules));
-    let line = "programs cannot set up an io_uring here: the seccomp filter of this process (a container's or a service's) blocks io_uring;  let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it";
+    let line = "programs cannot set up an io_uring here: the seccomp filter of this process (a container's or a service's) blocks io_uring; let the filter allow io_uring_setup, io_uring_enter and io_uring_register, or run outside it";
     assert_refused(&tried, 3, line);
     // The remedy works.
     run(confine::filter(bench(&place, "--engine libaio --count 8 --file").arg(file()), &rules)).ok();
