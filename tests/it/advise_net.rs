@@ -49,7 +49,7 @@ fn candidates() -> End {
     assert!(told.contains(&"zero-copy: a UNIX socket has no zero-copy sends".to_owned()), "{told:?}");
     assert!(!told.iter().any(|t| t.starts_with("napi")), "{told:?}");
     let text = run(&mut place.tool(["advise", "net", "--plan"])).ok().stdout;
-    assert!(text.contains("\nleft out     napi: loopback and UNIX sockets"), "{text}");
+    assert!(text.contains("\nexcluded     napi: loopback and UNIX sockets"), "{text}");
     End::Passed
 }
 

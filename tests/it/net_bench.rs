@@ -170,7 +170,7 @@ fn from_file() -> End {
     let rates = flat.split("Requests per second: level ").nth(1).and_then(|rest| rest.split(" Idle time").next());
     assert_eq!(rates.map(|rates| rates.matches(" in 2 runs, ").count()), Some(2), "{text}");
     let plan = run(&mut place.tool(["run", "e.toml", "--plan"])).ok().stdout;
-    assert!(plan.contains("what 600 requests take") && !plan.contains("target"), "{plan}");
+    assert!(plan.contains("the time for 600 requests") && !plan.contains("target"), "{plan}");
     End::Passed
 }
 
