@@ -108,7 +108,7 @@ fn refused() -> End {
         ),
         (
             &["--cq-entries", "5", "--env-arm", "A=1", "--", "true"],
-            "--cq-entries applies to no arm: there is no arm of",
+            "--cq-entries applies to no arm: there is no --ring arm",
         ),
         (&[], "CMD"),
     ] {
