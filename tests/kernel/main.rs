@@ -16,6 +16,7 @@ mod functions;
 mod golden;
 mod ground;
 mod lab;
+mod library;
 mod metrics;
 mod monitor;
 mod net;
@@ -84,6 +85,7 @@ fn main() {
         cases::trials(),
         ground::trials(),
         lab::trials(),
+        library::trials(),
         metrics::trials(),
         monitor::trials(),
         order::trials(),
