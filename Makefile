@@ -131,6 +131,7 @@ bench: build
 	sh benches/programs.sh $(BIN)
 	sh benches/profile.sh $(BIN)
 	sh benches/replay.sh $(BIN)
+	sh benches/predictions.sh $(BIN)
 	sh benches/monitor.sh $(BIN)
 	$(CARGO) build --release --locked -p iotrail-probe --example estimates
 	sh benches/estimates.sh $(BIN) $(TARGET)/release/examples/estimates
