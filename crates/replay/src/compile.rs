@@ -78,6 +78,10 @@ struct Building {
     waited_for: Option<u32>,
     began_ns: Option<u64>,
     last_exit_ns: u64,
+    /// Number of gaps between calls, and the smallest part of a gap that is not think time: the probes' own time, which
+    /// is subtracted from think time.
+    gaps: u64,
+    probes_ns: Option<u64>,
     sums: Sums,
 }
 
@@ -149,6 +153,7 @@ impl Compiler {
         let most_ops = self.threads.values().map(|b| b.thread.ops.len()).max().unwrap_or(0);
         for (tid, building) in self.threads {
             observed.doubts.unexplained += building.pending.values().map(|p| p.len() as u64).sum::<u64>();
+            let idle_ns = building.idle_ns();
             let mut thread = Thread { tid, ..building.thread };
             thread.waits = vec![Wait::default(); self.states.len()];
             let mut kind = batches::Kind::Unknown;
@@ -171,7 +176,7 @@ impl Compiler {
             first_ns = first_ns.min(first_step.at_ns);
             last_ns = last_ns.max(building.last_exit_ns);
             let threads_ns = building.last_exit_ns.saturating_sub(first_step.at_ns);
-            observed.sums.add(&Sums { threads_ns, ..building.sums });
+            observed.sums.add(&Sums { threads_ns, idle_ns, ..building.sums });
             requests += thread.ops.len();
             submissions += thread.steps.len();
             if thread.ops.len() > largest {
@@ -365,6 +370,12 @@ impl Compiler {
 }
 
 impl Building {
+    /// Time off the CPU between calls, without the probes' own time.
+    fn idle_ns(&self) -> u64 {
+        let probes_ns = self.probes_ns.unwrap_or(0).saturating_mul(self.gaps);
+        self.sums.idle_ns.saturating_sub(probes_ns)
+    }
+
     /// A call begins: records the time since the previous call.
     fn begin(&mut self, enter_ns: u64, exit_ns: u64, think_ns: u64) {
         if self.began_ns.is_some() {
@@ -374,6 +385,12 @@ impl Building {
             for (sum, ns) in [(of_step, think), (&mut self.sums.think_ns, think), (&mut self.sums.idle_ns, gap - think)]
             {
                 *sum = sum.saturating_add(ns);
+            }
+            self.gaps += 1;
+            // If all of the gap is probe time, think time is 0, and the rest does not show how long the probes take.
+            if think > 0 {
+                let rest = gap - think;
+                self.probes_ns = Some(self.probes_ns.map_or(rest, |least| least.min(rest)));
             }
         }
         self.began_ns.get_or_insert(enter_ns);
@@ -390,6 +407,7 @@ impl Building {
         self.sums = Sums { calls: 1, ..Sums::default() };
         (self.think_before_ns, self.think_ns, self.waited_for) = (0, 0, None);
         self.began_ns = Some(enter_ns);
+        (self.gaps, self.probes_ns) = (0, None);
     }
 
     fn push(&mut self, step: Step, enter_ns: u64, ops: &[Op]) {

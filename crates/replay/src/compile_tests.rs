@@ -73,6 +73,18 @@ fn steady(n: u64) -> Vec<ReplayEvent> {
 }
 
 #[test]
+fn time_off_the_cpu_excludes_the_probes_own_time() {
+    // Of each gap of 15 ns, 3 ns are think time and 12 ns are the probes. In the last gap, the thread sleeps 1 µs.
+    let mut events = vec![file(1), ring(7)];
+    for i in 0..5 {
+        let at = 100 + 20 * i + u64::from(i == 4) * 1000;
+        events.extend([read(1, 7, at, 0), call(1, 7, at, 1, 0, i)]);
+    }
+    let sums = compiled(&events).observed.sums;
+    assert_eq!((sums.think_ns, sums.idle_ns), (12, 1000));
+}
+
+#[test]
 fn a_submission_requires_the_completions_reaped_before_it() {
     let program = compiled(&steady(30));
     let thread = &program.threads[0];
