@@ -3,7 +3,7 @@
 use super::results::{OF_BUFFERS, is_storage, writes_to_storage};
 use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, RestsOn, Rule, errno};
 use crate::delivered::has;
-use iotrail_base::words::{bytes, count, list, percent, plural};
+use iotrail_base::words::{bytes, count, list, percent, plural, span};
 use iotrail_schema::account::Role;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{MAYBE_INDEXED, READS, SOCKET, SPLICES, STORES, SYNCS, WRITES, is};
@@ -104,6 +104,11 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
             "cancel a descriptor's requests before you close it (IORING_OP_ASYNC_CANCEL with IORING_ASYNC_CANCEL_FD), and do not resubmit after a \
              permanent error",
         ),
+        "EBADF" if t.rings.iter().any(registers_files) => (
+            "the descriptor is not open, or it is a slot of the registered files and the request lacks IOSQE_FIXED_FILE",
+            "set IOSQE_FIXED_FILE on each request whose fd is a slot of the registered files (direct opens and accepts return slots); do not resubmit \
+             after this error",
+        ),
         "EBADF" => (
             "the descriptor is not open, or not open for this operation",
             "cancel a descriptor's requests before you close it; do not resubmit after this error",
@@ -130,6 +135,10 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
             "the preceding request in the chain (IOSQE_IO_LINK) failed or was short, so nothing was made durable",
             "check the result of each request in a chain; resubmit the rest of a short write, and then the fsync",
         ),
+        "ECANCELED" if expired(t) > 0 => (
+            "the timeout before them in the chain (IOSQE_IO_LINK) ended with ETIME, which cancels the rest of the chain",
+            "set IORING_TIMEOUT_ETIME_SUCCESS (Linux 5.16) on the timeout; or link it with IOSQE_IO_HARDLINK, which continues the chain after a failure",
+        ),
         "ECANCELED" => (
             "the preceding request in the chain (IOSQE_IO_LINK) failed or was short, which cancels the rest of the chain",
             "check the result of each request in a chain, and request no more bytes than are available (a short read at the end of a file ends the \
@@ -152,6 +161,15 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
         ),
     };
     (why.into(), remedy.into())
+}
+
+fn registers_files(r: &RingRecord) -> bool {
+    r.register_calls.iter().flatten().any(|call| call.operation.starts_with("files"))
+}
+
+/// Timeouts that expired.
+fn expired(t: &TraceRecord) -> u64 {
+    t.total.opcodes.iter().filter(|o| o.opcode == "timeout").map(|o| errno(o, &["ETIME"])).sum()
 }
 
 /// Failures of one opcode with one errno.
@@ -244,7 +262,7 @@ fn is_answer(opcode: &str, errno: &str) -> bool {
 }
 
 /// Failures that are the expected result unless they are the majority: cancels that find nothing, sends to a closed
-/// peer, and chains broken by a short request in a program that cancels nothing.
+/// peer, and chains broken by a short request or an expired timeout in a program that cancels nothing.
 fn is_odd_if_most(t: &TraceRecord, o: &OpcodeRecord, name: &str, n: u64) -> bool {
     let of = |is_meant: fn(&OpcodeRecord) -> bool| t.total.opcodes.iter().filter(move |o| is_meant(o));
     match name {
@@ -254,7 +272,7 @@ fn is_odd_if_most(t: &TraceRecord, o: &OpcodeRecord, name: &str, n: u64) -> bool
             let short: u64 = of(|o| moves_data(&o.opcode)).map(|o| o.short.unwrap_or(0)).sum();
             let cancels = of(|o| o.opcode.contains("cancel") || o.opcode == "link_timeout").count();
             let exited = t.rings.iter().any(|r| submitter_exited(t, r).is_some());
-            moves_data(&o.opcode) && cancels == 0 && !exited && short * 2 >= n
+            moves_data(&o.opcode) && cancels == 0 && !exited && (short + expired(t)) * 2 >= n
         }
         _ => false,
     }
@@ -276,7 +294,7 @@ pub const REQUESTS_FAIL: Rule = Rule {
     code: "requests_fail",
     about: "at least half of the requests of one operation (of at least 100) failed with the same errno, and no other finding reports that errno. \
             ENOENT of cancels counts if at least 90 % of them failed with it. EPIPE and ECONNRESET count for requests that move data; ECANCELED \
-            counts for these if short requests ended their chains and the program cancels no requests",
+            counts for these if short requests or expired timeouts ended their chains and the program cancels no requests",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     checks: &[Check::Trace(requests_fail)],
@@ -294,7 +312,8 @@ fn requests_fail(t: &TraceRecord) -> Option<Finding> {
         let is_odd = !is_answer(&o.opcode, name) || is_odd_if_most(t, o, name, *n);
         is_most && !is_told(o, name) && !is_explained(t, o, name) && is_odd
     });
-    let (o, name, n) = dominant.max_by_key(|(.., n)| *n)?;
+    // Cancels that find nothing lose less than other failures.
+    let (o, name, n) = dominant.max_by_key(|(_, name, n)| (name != "ENOENT", *n))?;
     let (why, remedy) = meaning(t, &o.opcode, &name);
     let share = n as f64 / o.judged().max(1) as f64;
     let text =
@@ -331,6 +350,34 @@ fn linked_timeouts_expire(t: &TraceRecord) -> Option<Finding> {
     );
     let evidence = [("share", share), ("expired", expired as f64)];
     Some(LINKED_TIMEOUTS_EXPIRE.finding_from(timeouts.judged(), Severity::Warning, text, &evidence))
+}
+
+pub const TIMEOUTS_END_EARLY: Rule = Rule {
+    code: "timeouts_end_early",
+    about: "at least half (and at least 20) of the timeouts completed with 0: not because they expired, but because their completion count was reached",
+    rests_on: RestsOn::Completions,
+    advice: "set the completion count of IORING_OP_TIMEOUT (`count` of io_uring_prep_timeout, `off` of the SQE) to 0, so that only time ends the timeout; \
+             to limit a wait, pass the timeout to io_uring_enter(2) instead (io_uring_submit_and_wait_timeout)",
+    checks: &[Check::Trace(timeouts_end_early)],
+    ..RULE
+};
+
+fn timeouts_end_early(t: &TraceRecord) -> Option<Finding> {
+    let timeouts = t.total.opcodes.iter().find(|o| o.opcode == "timeout")?;
+    let early = timeouts.judged().saturating_sub(timeouts.errors);
+    let share = early as f64 / timeouts.judged().max(1) as f64;
+    if early < ENOUGH_EVENTS || share < MOST {
+        return None;
+    }
+    let mean = timeouts.waits.as_ref().map(|waits| waits.mean_ns).or(timeouts.latency_ns.mean);
+    let after = mean.map(|ns| format!(", {} after submission on average", span(ns))).unwrap_or_default();
+    let text = format!(
+        "{} of the timeouts ({}) ended before they expired{after}: their completion count is not 0, so the completions of other requests end them",
+        percent(share),
+        count(early as f64)
+    );
+    let evidence = [("share", share), ("early", early as f64)];
+    Some(TIMEOUTS_END_EARLY.finding_from(timeouts.judged(), Severity::Warning, text, &evidence))
 }
 
 pub const SUBMITTER_EXITED: Rule = Rule {

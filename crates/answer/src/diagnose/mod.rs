@@ -112,6 +112,7 @@ pub const RULES: &[Rule] = &[
     failures::ERRORS,
     failures::REQUESTS_FAIL,
     failures::LINKED_TIMEOUTS_EXPIRE,
+    failures::TIMEOUTS_END_EARLY,
     results::COPIED_ZERO_COPY,
     results::SHORT_READS,
     results::SHORT_WRITES,

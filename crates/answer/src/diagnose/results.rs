@@ -227,7 +227,11 @@ pub const SHORT_WRITES: Rule = Rule {
     advice: "check for a full device or a limit, which cut writes short, and submit the rest of a short write again: the kernel does not write the \
              rest by itself",
     checks: &[
-        Check::Trace(|t| short(&SHORT_WRITES, Severity::Warning, t, "write", |o| is(o, WRITES) && !is(o, SOCKET))),
+        Check::Trace(|t| {
+            let f = short(&SHORT_WRITES, Severity::Warning, t, "write", |o| is(o, WRITES) && !is(o, SOCKET))?;
+            let is_pipe = t.total.files.iter().any(|f| f.kind == Kind::Pipe) && !t.total.files.iter().any(is_storage);
+            Some(if is_pipe { Finding { remedy: SHORT_PIPES.into(), ..f } } else { f })
+        }),
         Check::Trace(|t| {
             Some(Finding {
                 remedy: SHORT_SENDS.into(),
@@ -237,6 +241,9 @@ pub const SHORT_WRITES: Rule = Rule {
     ],
     unjudged: |t| sizes_unknown(t, WRITES),
 };
+
+const SHORT_PIPES: &str = "keep one write in flight per pipe, and submit the rest of a short write before the next write: a pipe takes only what fits, and the \
+                           data of another write in flight comes before the rest";
 
 const SHORT_SENDS: &str = "submit the rest of a short send again, or set MSG_WAITALL, with which the kernel sends all bytes (Linux 5.19): a \
                            non-blocking send accepts only as many bytes as the socket has free space";

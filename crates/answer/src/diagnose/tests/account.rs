@@ -208,6 +208,10 @@ pub(super) fn linked_timeouts_expire() -> TraceRecord {
     })
 }
 
+pub(super) fn timeouts_end_early() -> TraceRecord {
+    with_ring(|r| r.opcodes.push(OpcodeRecord { short: None, ..opcode("timeout", 300, 900) }))
+}
+
 pub(super) fn epoll_ctl_per_operation() -> TraceRecord {
     with_calls(vec![call("epoll_ctl", 20_000, &[]), call("epoll_wait", 10_000, &[]), call("read", 10_000, &[])])
 }
@@ -744,6 +748,14 @@ fn results_such_as_enoent_count_as_failures_if_nearly_all_requests_fail() {
     assert_eq!(codes(&chain), Vec::<String>::new(), "the program cancelled them");
     chain.total.opcodes.push(OpcodeRecord { short: Some(400), ..opcode("read", 400, 1_000) });
     assert!(only(&chain, "requests_fail").remedy.contains("IOSQE_IO_HARDLINK"));
+    let mut delayed = failing("timeout", 400, "ETIME", 400);
+    assert_eq!(codes(&delayed), Vec::<String>::new());
+    delayed.total.opcodes.extend(failing("send", 400, "ECANCELED", 400).total.opcodes);
+    assert!(only(&delayed, "requests_fail").remedy.contains("IORING_TIMEOUT_ETIME_SUCCESS"));
+    let mut direct = failing("read", 400, "EBADF", 400);
+    assert!(!only(&direct, "errors").remedy.contains("IOSQE_FIXED_FILE"));
+    direct.rings[0].register_calls = Some(vec![RegisterCalls { operation: "files2".into(), calls: 1, errnos: vec![] }]);
+    assert!(only(&direct, "errors").remedy.contains("IOSQE_FIXED_FILE"));
 }
 
 #[test]

@@ -47,6 +47,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("waits_time_out", account::waits_time_out),
     ("setup_per_operation", account::setup_per_operation),
     ("linked_timeouts_expire", account::linked_timeouts_expire),
+    ("timeouts_end_early", account::timeouts_end_early),
     ("epoll_ctl_per_operation", account::epoll_ctl_per_operation),
     ("calls_fail", account::calls_fail),
     ("small_calls", account::small_calls),
