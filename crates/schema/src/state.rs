@@ -92,6 +92,9 @@ pub struct RingState {
     /// Number of completions awaited.
     #[serde(default)]
     pub starved_for: u64,
+    /// The wait may have a timeout.
+    #[serde(default)]
+    pub starved_limited: bool,
 }
 
 /// TCP sockets over all samples.
@@ -99,10 +102,13 @@ pub struct RingState {
 pub struct NagleState {
     /// Maximum number of concurrent TCP sockets.
     pub sockets: u64,
-    /// Samples in which a short segment was waiting for an acknowledgement, without TCP_NODELAY.
+    /// Samples in which a short segment waited for an acknowledgement without TCP_NODELAY, or was `corked`.
     pub held: u64,
     /// Part of `held`: all threads of the process were sleeping.
     pub held_asleep: u64,
+    /// Part of `held`: nothing was to be acknowledged, so MSG_MORE or TCP_CORK delayed the segment.
+    #[serde(default)]
+    pub corked: u64,
     /// Process of the socket that was delayed most often; null: none was.
     pub tgid: Option<u32>,
     /// That socket's descriptor.
@@ -152,6 +158,8 @@ pub enum Unread {
     Unaccepted,
     /// The ring has no request in flight.
     NotArmed,
+    /// No accept is in flight, and no epoll watches the socket.
+    NotAccepting,
 }
 
 /// A socket that dropped datagrams or connections while the program was traced.

@@ -53,8 +53,8 @@ fn refused(syscall: &str, errno: &str) -> (&'static str, &'static str) {
             "raise RLIMIT_NPROC or pids.max",
         ),
         ("io_uring_setup" | "io_uring_register", "EINVAL") => (
-            "this kernel does not support a flag, or the flags are mutually exclusive",
-            "request fewer flags; `iotrail check` lists the flags that this kernel supports",
+            "this kernel does not support a flag, the flags are mutually exclusive, or a number is out of range",
+            "request fewer flags (`iotrail check` lists the flags that this kernel supports), and at most 32768 entries or IORING_SETUP_CLAMP",
         ),
         ("bind", "EADDRINUSE") => {
             ("another socket is using the address", "set SO_REUSEADDR or SO_REUSEPORT, or use another port")
@@ -118,6 +118,13 @@ const OF_SUBMISSION: [(&str, &str, &str); 6] = [
     ("EINVAL", "a request, a flag or a descriptor is not valid", "check the first request that was not submitted"),
     ("EBADF", "a request's descriptor is not open", "check the first request that was not submitted"),
 ];
+
+/// The most frequent error of io_uring_enter(2), its meaning and the remedy.
+pub(super) fn of_submission(t: &TraceRecord) -> Option<&'static (&'static str, &'static str, &'static str)> {
+    let errors = &t.call("io_uring_enter")?.errors;
+    let of = |(errno, ..): &&(&str, &str, &str)| errors.get(*errno).copied().unwrap_or(0);
+    OF_SUBMISSION.iter().max_by_key(of).filter(|row| of(row) > 0)
+}
 
 pub const SUBMISSION_FAILED: Rule = Rule {
     code: "submission_failed",

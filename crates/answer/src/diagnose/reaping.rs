@@ -72,5 +72,21 @@ pub(super) fn left_lying(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let severity = Severity::warning_if(habit || r.overflows > 0);
     let seen = reaping.completions + reaping.unreaped;
     let bound = of_stages(t, &[RequestStage::Posted]);
-    Some(Finding { bound, ..LEFT_LYING.finding_from(seen, severity, text, &evidence) })
+    let f = LEFT_LYING.finding_from(seen, severity, text, &evidence);
+    Some(Finding { bound, ..for_eventfd(t, f) })
+}
+
+/// The program waits for an eventfd that the kernel does not signal for each completion.
+pub(super) fn for_eventfd(t: &TraceRecord, f: Finding) -> Finding {
+    let calls = t.rings.iter().filter_map(|r| r.register_calls.as_ref()).flatten();
+    if !calls.into_iter().any(|call| call.operation == "eventfd_async") {
+        return f;
+    }
+    let text = format!(
+        "{}. The eventfd is registered with IORING_REGISTER_EVENTFD_ASYNC, which does not signal completions posted at submission",
+        f.text
+    );
+    let remedy = "register the eventfd with IORING_REGISTER_EVENTFD, which signals each completion; or poll the CQ ring after each submission, before the \
+                  thread waits for the eventfd";
+    Finding { text, remedy: remedy.into(), ..f }
 }

@@ -1,13 +1,13 @@
 //! Kernel state of rings, threads, sockets and the cgroup: work that waits for a call which the program does not make,
 //! and programs without progress.
 
-use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, Rule};
+use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, Rule, failed_calls};
 use iotrail_base::words::{bytes, count, plural, span};
 use iotrail_schema::account::{Bound, BoundOf, Reason, RequestStage, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::setup_flag;
 use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow, Unread, UnreadSocket};
-use iotrail_schema::trace_record::TraceRecord;
+use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
 
 /// Below this share of the samples, a state is transient.
 pub(super) const PART: f64 = 0.05;
@@ -68,7 +68,7 @@ pub(super) const HELD_BY_REQUESTS: Rule = Rule {
 
 pub(super) const NAGLE: Rule = Rule {
     code: "nagle",
-    about: "a TCP socket without TCP_NODELAY delayed a short segment until earlier packets were acknowledged, in at least 5 % (and at least 20) of the samples",
+    about: "a TCP socket without TCP_NODELAY delayed a short segment until earlier packets were acknowledged, in at least 5 % (and at least 20) of the samples. Or MSG_MORE or TCP_CORK delayed it",
     advice: "set TCP_NODELAY on the socket; or send the parts of a message in one call (sendmsg(2), MSG_MORE)",
     checks: &[Check::Trace(nagle)],
     ..RULE
@@ -76,7 +76,7 @@ pub(super) const NAGLE: Rule = Rule {
 
 pub(super) const UNREAD_SOCKET: Rule = Rule {
     code: "unread_socket",
-    about: "data stayed unread in a socket registered with EPOLLET for at least 1 s, and for at least a quarter of the sampled time or until its end. A read had consumed a part of the data, and all threads slept, one of them in epoll_wait(2). Or connections stayed in its accept queue. Or all data stayed unread in a socket while a thread waited in io_uring_enter(2) and its rings had no request in flight",
+    about: "data stayed unread in a socket registered with EPOLLET for at least 1 s, and for at least a quarter of the sampled time or until its end. A read had consumed a part of the data, and all threads slept, one of them in epoll_wait(2). Or connections stayed in its accept queue. Or all data stayed unread in a socket while a thread waited in io_uring_enter(2) and its rings had no request in flight. Or connections stayed in the accept queue of a socket without epoll while a thread waited there",
     advice: "with EPOLLET, read the socket at each event until EAGAIN, or until a read returns fewer bytes than requested: epoll reports the \
              remaining data only when more data arrives; or register the socket without EPOLLET",
     checks: &[Check::Trace(unread_socket)],
@@ -230,15 +230,11 @@ fn unsubmitted(t: &TraceRecord) -> Option<Finding> {
     worst(t, MOST, waits, |r, share| {
         let (why, remedy) = match sqpoll(r) {
             true => (
-                "the SQPOLL thread was asleep and had set IORING_SQ_NEED_WAKEUP",
+                "the SQPOLL thread was asleep and had set IORING_SQ_NEED_WAKEUP".into(),
                 "after publishing SQEs, call io_uring_enter(2) with IORING_ENTER_SQ_WAKEUP if IORING_SQ_NEED_WAKEUP is set, with a full memory \
                  barrier before the check (io_uring_submit does both)",
             ),
-            false => (
-                "no thread called io_uring_enter(2) to submit them",
-                "call io_uring_enter(2) with to_submit after publishing SQEs (io_uring_submit); without SQPOLL the kernel reads the SQ only in this \
-                 call",
-            ),
+            false => not_submitted(t, r),
         };
         let samples = if sqpoll(r) { r.need_wakeup } else { r.unsubmitted };
         let text = format!(
@@ -250,6 +246,21 @@ fn unsubmitted(t: &TraceRecord) -> Option<Finding> {
         let f = Finding { remedy: remedy.into(), ..UNSUBMITTED.finding(Severity::Warning, text, &evidence) };
         bound(f, BoundOf::ThreadTime, share)
     })
+}
+
+/// Why published SQEs stay in the SQ of a ring without SQPOLL, and the remedy.
+fn not_submitted(t: &TraceRecord, r: &RingState) -> (String, &'static str) {
+    match failed_calls::of_submission(t) {
+        Some(&(errno, why, remedy)) => (format!("io_uring_enter(2) failed with {errno}: {why}"), remedy),
+        None if t.total.errors > 0 && !setup_flag::is_set(&r.flags, "submit_all") => (
+            "no thread called io_uring_enter(2) to submit them".into(),
+            "check the result of io_uring_submit, which ends at a request that the kernel rejects: submit the rest again, or set IORING_SETUP_SUBMIT_ALL",
+        ),
+        None => (
+            "no thread called io_uring_enter(2) to submit them".into(),
+            "call io_uring_enter(2) with to_submit after publishing SQEs (io_uring_submit); without SQPOLL the kernel reads the SQ only in this call",
+        ),
+    }
 }
 
 /// The program sleeps although the CQ contains completions.
@@ -265,6 +276,7 @@ fn unreaped_asleep(t: &TraceRecord) -> Option<Finding> {
             count(r.samples as f64)
         );
         let f = UNREAPED_ASLEEP.finding(Severity::Warning, text, &[("share", share), ("samples", r.samples as f64)]);
+        let f = super::reaping::for_eventfd(t, f);
         bound(f, BoundOf::ThreadTime, share)
     })
 }
@@ -293,16 +305,28 @@ fn nagle(t: &TraceRecord) -> Option<Finding> {
     let sum = state.nagle.filter(|sum| sum.held >= ENOUGH_EVENTS)?;
     let held = share(sum.held, state.samples).filter(|held| *held >= PART)?;
     let (tgid, fd) = sum.tgid.zip(sum.fd)?;
+    let corked = sum.corked * 2 > sum.held;
+    let (what, until, remedy) = match corked {
+        true => (
+            "MSG_MORE or TCP_CORK",
+            "for more data, which did not follow. The kernel sends them after 200 ms",
+            "send the last part of a message without MSG_MORE, and clear TCP_CORK after it: the kernel then sends the segment at once",
+        ),
+        false => (
+            "Nagle's algorithm",
+            "until the peer acknowledged earlier data, and a delayed ACK takes 40 ms",
+            NAGLE.advice,
+        ),
+    };
     let text = format!(
-        "Nagle's algorithm delayed short TCP segments in {} of {} samples, on descriptor {fd} of process {tgid} in {}. Up to {} waited until the \
-         peer acknowledged earlier data, and a delayed ACK takes 40 ms",
+        "{what} delayed short TCP segments in {} of {} samples, on descriptor {fd} of process {tgid} in {}. Up to {} waited {until}",
         count(sum.held as f64),
         count(state.samples as f64),
         count(sum.fd_held as f64),
         plural(sum.unsent_bytes as usize, "byte"),
     );
     let evidence = [("share", held), ("samples", state.samples as f64), ("fd", f64::from(fd))];
-    let f = NAGLE.finding(Severity::Warning, text, &evidence);
+    let f = Finding { remedy: remedy.into(), ..NAGLE.finding(Severity::Warning, text, &evidence) };
     let asleep = share(sum.held_asleep, state.samples).unwrap_or(0.0);
     Some(bound(f, BoundOf::ThreadTime, asleep))
 }
@@ -329,6 +353,11 @@ fn unread_socket(t: &TraceRecord) -> Option<Finding> {
             "with EPOLLET, call accept4(2) at each event until EAGAIN: epoll reports the remaining connections only when another one arrives; or register the \
              listening socket without EPOLLET",
         ),
+        Unread::NotAccepting => (
+            "No request of its rings accepts them",
+            "keep an accept in flight on each listening socket, and submit a multishot accept again after a completion without IORING_CQE_F_MORE; close \
+             listening sockets that the program does not use: with SO_REUSEPORT, the kernel distributes the connections among all of them",
+        ),
         Unread::NotArmed => (
             "No request of its rings is in flight, so that nothing reads them",
             "submit the receive again after each completion without IORING_CQE_F_MORE: a multishot request ends with ENOBUFS, an error or a full CQ, and \
@@ -348,6 +377,7 @@ fn unread_now(of: &UnreadSocket) -> String {
         Unread::Partly => ("byte", "unread in", "epoll_wait"),
         Unread::Unaccepted => ("connection", "not accepted from", "epoll_wait"),
         Unread::NotArmed => ("byte", "unread in", "io_uring_enter"),
+        Unread::NotAccepting => ("connection", "not accepted from", "io_uring_enter"),
     };
     format!(
         "{} {state} descriptor {} of process {}{backlog} for {}, while thread {} ({}) sleeps in {call}(2)",
@@ -432,13 +462,22 @@ const STARVED_NS: u64 = 1_000_000_000;
 /// A thread waits for completions of requests that were never submitted.
 fn starved(t: &TraceRecord) -> Option<Finding> {
     let has_messages = t.rings.iter().flat_map(|r| &r.opcodes).any(|o| o.messages > 0 || o.opcode == "msg_ring");
-    let is_starved = |r: &RingState| r.starved_ns >= STARVED_NS && is_alone(t, Some(r.tgid)) && !has_messages;
+    let silent: u64 = t.total.opcodes.iter().map(OpcodeRecord::silent).sum();
+    let is_starved = |r: &RingState| {
+        let waits = r.starved_ns >= STARVED_NS && (!r.starved_limited || silent > 0);
+        waits && is_alone(t, Some(r.tgid)) && !has_messages
+    };
     let least = |r: &RingState| is_starved(r).then_some(r.starved_ns as f64);
     worst(t, 0.0, least, |r, ns| {
+        let skipped = match silent {
+            0 => String::new(),
+            n => format!(". {} succeeded without a completion (IOSQE_CQE_SKIP_SUCCESS)", plural(n as usize, "request")),
+        };
         let text = format!(
-            "io_uring_enter(2) had been waiting for {} for {} at the end of the trace, and no request was in flight: the wait cannot end",
+            "io_uring_enter(2) had been waiting for {} for {} at the end of the trace, and no request was in flight: {}{skipped}",
             plural(r.starved_for as usize, "completion"),
-            span(ns)
+            span(ns),
+            if r.starved_limited { "only the time limit ends the wait" } else { "the wait cannot end" }
         );
         let f = NO_PROGRESS.finding(
             Severity::Warning,
@@ -449,7 +488,12 @@ fn starved(t: &TraceRecord) -> Option<Finding> {
         let name = t.own_threads().find(|thread| thread.tgid == r.tgid).map(|thread| &thread.comm);
         let forked = t.own_threads().any(|thread| thread.tgid != r.tgid && Some(&thread.comm) == name);
         let shared = forked && r.starved_for <= t.total.ios;
-        let f = Finding { remedy: if shared { REAPED_BY_ANOTHER } else { NOT_SUBMITTED }.into(), ..f };
+        let remedy = match () {
+            () if silent > 0 => SKIPPED,
+            () if shared => REAPED_BY_ANOTHER,
+            () => NOT_SUBMITTED,
+        };
+        let f = Finding { remedy: remedy.into(), ..f };
         bound(f, BoundOf::ThreadTime, (ns / t.total.elapsed_ns.max(1) as f64).min(1.0))
     })
 }
@@ -463,6 +507,9 @@ fn is_alone(t: &TraceRecord, tgid: Option<u32>) -> bool {
 const REAPED_BY_ANOTHER: &str = "use a ring in one process only: fork(2) shares the ring's mappings, and a child that polls the CQ ring reaps the \
                                  parent's completions. Create another ring in the child, or call execve(2) after fork(2) while the ring is in use; \
                                  otherwise wait for no more completions than the number of submitted requests";
+
+const SKIPPED: &str = "do not set IOSQE_CQE_SKIP_SUCCESS on requests whose completion the program waits for: with it, a request posts a completion only \
+                       if it fails";
 
 const NOT_SUBMITTED: &str = "wait for no more completions than the number of submitted requests, which io_uring_submit returns; if io_uring_get_sqe \
                              returns NULL, the SQ is full: prepare the request again after io_uring_submit";

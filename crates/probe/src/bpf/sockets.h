@@ -64,6 +64,7 @@ struct tcp_sock {
 	u32 rcv_nxt;
 	u32 snd_nxt;
 	u32 snd_una;
+	u32 snd_wnd;
 	u32 write_seq;
 	u32 packets_out;
 	u32 mss_cache;
@@ -143,7 +144,7 @@ static __noinline int write_queues(struct walk *w, struct file___held *file, str
 	if (out.listens) {
 		out.queue = QUEUE_UNACCEPTED;
 		out.amount = family == AF_UNIX ? BPF_CORE_READ(sk, sk_receive_queue.qlen) : BPF_CORE_READ(sk, sk_ack_backlog);
-		if (edge)
+		if (edge || !node)
 			put(w, &out);
 		return 0;
 	}
@@ -202,9 +203,10 @@ static __noinline int write_socket(struct walk *w, struct file___held *file, __u
 		.unsent = BPF_CORE_READ(tcp, write_seq) - BPF_CORE_READ(tcp, snd_nxt),
 		.unacknowledged = BPF_CORE_READ(tcp, packets_out),
 	};
-	/* Nagle's algorithm delays only a short last segment; longer data waits for a window. */
-	if (!out.unacknowledged || !out.unsent || out.unsent >= BPF_CORE_READ(tcp, mss_cache) ||
-	    BPF_CORE_READ_BITFIELD_PROBED(tcp, nonagle))
+	/* Nagle's algorithm, MSG_MORE and TCP_CORK delay only a short last segment; longer data waits for a window. */
+	if (!out.unsent || out.unsent >= BPF_CORE_READ(tcp, mss_cache))
+		return 0;
+	if (out.unacknowledged ? BPF_CORE_READ_BITFIELD_PROBED(tcp, nonagle) : BPF_CORE_READ(tcp, snd_wnd) < out.unsent)
 		return 0;
 	w->found++;
 	if (w->found <= SOCKETS)

@@ -390,7 +390,7 @@ impl Triggers {
             found.push((key(Trigger::Overflow), 0, facts(user)));
         }
         let is_sqpoll = ring.setup_flags & SQPOLL != 0;
-        if ring.unsubmitted > 0 && !is_sqpoll && !users.enter() {
+        if ring.unsubmitted > 0 && !is_sqpoll && !users.submit() {
             found.push((key(Trigger::Unsubmitted), track.taken_ns, facts(user)));
         }
         if needs_wakeup(ring) {

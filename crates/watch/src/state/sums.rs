@@ -102,8 +102,9 @@ impl<'s> Users<'s> {
         Users(if users.is_empty() { of_process().collect() } else { users })
     }
 
-    pub fn enter(&self) -> bool {
-        self.0.iter().any(|t| t.call == Some(IO_URING_ENTER))
+    /// Submits: a thread that only waits passes to_submit 0, or has submitted its requests before.
+    pub fn submit(&self) -> bool {
+        self.0.iter().any(|t| t.call == Some(IO_URING_ENTER) && t.arguments[1] > 0)
     }
 
     pub fn wait(&self) -> bool {
@@ -114,14 +115,14 @@ impl<'s> Users<'s> {
         !self.0.is_empty() && self.0.iter().all(|t| t.asleep)
     }
 
-    /// If all of them sleep in io_uring_enter(2) without a timeout for more completions than the CQ has: the longest
-    /// sleep, and the number of completions that it waits for.
-    pub fn starved(&self, ring: &Ring) -> Option<(u64, u64)> {
+    /// If all of them sleep in io_uring_enter(2) for more completions than the CQ has: the longest sleep, the number of
+    /// completions that it waits for, and whether it may have a timeout.
+    pub fn starved(&self, ring: &Ring) -> Option<(u64, u64, bool)> {
         let wanted = |t: &Thread| t.arguments[2].min(ring.cq_entries.into());
         let is_limited = |t: &Thread| t.arguments[3] & (EXT_ARG | EXT_ARG_REG) != 0;
-        let starves = |t: &Thread| t.asleep && waits(t) && !is_limited(t) && wanted(t) > ring.unreaped.into();
+        let starves = |t: &Thread| t.asleep && waits(t) && wanted(t) > ring.unreaped.into();
         let all = self.0.iter().copied().all(starves);
-        self.0.iter().filter(|_| all).filter_map(|t| Some((t.asleep_ns?, wanted(t)))).max()
+        self.0.iter().filter(|_| all).filter_map(|t| Some((t.asleep_ns?, wanted(t), is_limited(t)))).max()
     }
 
     /// The thread that has to run pending task work; `None` if none is pending or the thread is about to run it.
@@ -230,7 +231,7 @@ impl Sums {
             }
             None => sum.unrun_since = None,
         }
-        let submits = ring.setup_flags & SQPOLL == 0 && users.enter();
+        let submits = ring.setup_flags & SQPOLL == 0 && users.submit();
         s.unsubmitted += u64::from(ring.unsubmitted > 0 && !submits);
         s.need_wakeup += u64::from(needs_wakeup(ring));
         s.overflowed += u64::from(ring.has_overflowed);
@@ -244,7 +245,7 @@ impl Sums {
                 depth.in_flight == Some(0) && sum.progress.2 < now && !ring.has_overflowed && !ring.has_task_work;
             let idle = none && ring.unsubmitted == 0 && ring.setup_flags & SQPOLL == 0 && depth.timeouts == 0;
             let starved = users.starved(ring).filter(|_| idle);
-            (s.starved_ns, s.starved_for) = starved.unwrap_or_default();
+            (s.starved_ns, s.starved_for, s.starved_limited) = starved.unwrap_or_default();
             let left = depth.soonest_ns.map(|ns| ns as i64 - now as i64);
             s.least_timeout_ns = [s.least_timeout_ns, left].into_iter().flatten().min();
         }
@@ -260,6 +261,7 @@ impl Sums {
         let sum = self.nagle.get_or_insert_default();
         sum.sockets = sum.sockets.max(sample.processes.iter().map(|p| u64::from(p.tcp_sockets)).sum());
         sum.held += u64::from(!sample.sockets.is_empty());
+        sum.corked += u64::from(sample.sockets.iter().any(|socket| socket.unacknowledged == 0));
         // Only threads of the same process: threads of another process may continue.
         let asleep = |tgid| of_process(sample, tgid).all(|t| t.asleep);
         sum.held_asleep += u64::from(sample.sockets.iter().any(|socket| asleep(socket.tgid)));
@@ -297,18 +299,20 @@ impl Sums {
         }
         let sum = self.unread.entry(key).or_default();
         let because = match socket.queue {
+            Queue::Unaccepted if socket.epoll == 0 => Unread::NotAccepting,
             Queue::Unaccepted => Unread::Unaccepted,
             _ if socket.epoll == 0 => Unread::NotArmed,
             _ => Unread::Partly,
         };
         // Connections are taken one at a time, and others arrive.
-        let is_other = sum.since_ns == 0 || sum.bytes != socket.amount && because != Unread::Unaccepted;
+        let is_other = sum.since_ns == 0 || sum.bytes != socket.amount && !socket.listens;
         if is_other || sum.sample + 1 != self.samples {
             (sum.bytes, sum.since_ns) = (socket.amount, sample.at_ns);
         }
         sum.sample = self.samples;
         let waits = |t: &&Thread| match because {
             Unread::NotArmed => waits(t) && self.unarmed.contains(&socket.tgid),
+            Unread::NotAccepting => waits(t),
             _ => t.waits_on == socket.epoll && t.call.is_some_and(|call| syscall_name(call).starts_with("epoll_")),
         };
         // Another thread of the process may be about to read it.
@@ -438,7 +442,7 @@ impl Sums {
                 .unread_sockets()
                 .filter(|(of, _)| of.at_end)
                 .map(|(of, asleep_ns)| match of.because {
-                    Unread::NotArmed => of,
+                    Unread::NotArmed | Unread::NotAccepting => of,
                     _ => UnreadSocket { for_ns: of.for_ns.max(asleep_ns), ..of },
                 })
                 .take(THREADS)

@@ -255,9 +255,20 @@ fn connections_and_unarmed_receives_have_their_own_remedy() {
         f.text
     );
     assert!(f.remedy.contains("accept4(2) at each event until EAGAIN"), "{}", f.remedy);
+    let f = with(Unread::NotAccepting, Some(64));
+    assert!(f.text.contains("sleeps in io_uring_enter(2). No request of its rings accepts them"), "{}", f.text);
     let f = with(Unread::NotArmed, None);
     assert!(f.text.contains("sleeps in io_uring_enter(2). No request of its rings is in flight"), "{}", f.text);
     assert!(f.remedy.contains("without IORING_CQE_F_MORE"), "{}", f.remedy);
+}
+
+#[test]
+fn a_segment_that_waits_for_no_acknowledgement_was_delayed_by_the_program() {
+    let mut t = nagle();
+    t.state.as_mut().unwrap().nagle.as_mut().unwrap().corked = 90;
+    let f = only(&t, "nagle");
+    assert!(f.text.starts_with("MSG_MORE or TCP_CORK delayed short TCP segments in 95 of 100 samples"), "{}", f.text);
+    assert!(f.remedy.contains("without MSG_MORE"), "{}", f.remedy);
 }
 
 #[test]
