@@ -296,6 +296,18 @@ struct buffer_count {
 	__u16 pad;
 };
 
+struct armed_key {
+	__u32 ring;
+	__s32 fd; /* of a registered file: ~slot */
+};
+
+/* A request that ended although the program did not cancel it: multishot, or one without a buffer. */
+struct disarmed {
+	__u64 ns;
+	__u32 opcode;
+	__s32 result;
+};
+
 /* Counts lost because a map was full or the kernel could not allocate an entry. */
 enum loss {
 	LOSS_THREAD = 0, /* thread state: the delivery paths of the thread's completions are wrong, not just too low */

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use iotrail_path::division::ReapedStamps;
 use iotrail_schema::file::{Descriptor, FileSeen};
 use iotrail_schema::measurement::DeliveryPathCount;
-use iotrail_schema::trace_record::BufferGroup;
+use iotrail_schema::trace_record::{BufferGroup, EndedRequest};
 use iotrail_schema::trail::Course;
 use iotrail_stats::estimate::Stratum;
 
@@ -35,6 +35,8 @@ pub struct RingCounts {
     pub registered: Vec<RegisterCounts>,
     /// Provided buffers, by group.
     pub buffers: Vec<BufferGroup>,
+    /// Requests that ended although the program did not cancel them, and were not submitted again.
+    pub ended: Vec<EndedRequest>,
     pub batches: Batches,
     /// Threads that submitted traced requests or waited, by TID.
     pub threads: Vec<ThreadCounts>,

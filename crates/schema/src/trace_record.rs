@@ -31,7 +31,8 @@ pub use files::{FileRecord, FileRequests, OtherFiles};
 pub use opcode::{ErrnoCount, OpcodeRecord, operations};
 pub use reaping::{Depth, Reaping};
 pub use ring::{
-    BufferGroup, ContextRecord, EnterWaits, NapiRecord, OthersRecord, RegisterCalls, RingRecord, SqpollRecord,
+    BufferGroup, ContextRecord, EndedRequest, EnterWaits, NapiRecord, OthersRecord, RegisterCalls, RingRecord,
+    SqpollRecord,
 };
 pub use threads::{DeliveryPathShare, Detour, RingThreads, ThreadRecord};
 

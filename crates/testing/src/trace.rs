@@ -139,6 +139,7 @@ pub fn ring(number: u32) -> RingRecord {
         enter_waits: None,
         register_calls: None,
         buffers: None,
+        ended: vec![],
         napi: None,
         stages: Some(stages(80_000, 100_000)),
         enter_batches: vec![EnterBatch {

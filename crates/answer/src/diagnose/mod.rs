@@ -103,6 +103,7 @@ pub const RULES: &[Rule] = &[
     sqpoll::SQPOLL_SPINNING,
     batch::ONE_PER_ENTER,
     batch::CAPPED_BATCH,
+    results::MULTISHOT_ENDED,
     results::CQ_OVERFLOW,
     reaping::LEFT_LYING,
     results::BUFFERS_EXHAUSTED,

@@ -7,7 +7,7 @@ use iotrail_schema::file::Kind;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{READS, SOCKET, SPLICES, WRITES, is};
 use iotrail_schema::state::Unread;
-use iotrail_schema::trace_record::{BufferGroup, FileRecord, OpcodeRecord, RingRecord, TraceRecord};
+use iotrail_schema::trace_record::{BufferGroup, EndedRequest, FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
 /// Minimum share for the events to cost time; single ones only show that the limit was reached.
 const COSTS: f64 = 0.01;
@@ -121,6 +121,56 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     };
     let f = BUFFERS_EXHAUSTED.finding_from(outcomes, Severity::warning_if(share >= COSTS), text, &evidence);
     Some(Finding { remedy: remedy.unwrap_or_else(|| f.remedy.clone()), ..f })
+}
+
+pub const MULTISHOT_ENDED: Rule = Rule {
+    code: "multishot_ended",
+    about: "a multishot poll, accept or receive ended, with a full CQ or the errno of a limit, at least 1 s before the end of the trace. The program \
+            did not cancel it, and submitted no other request for its file",
+    matter: Matter::Data,
+    checks: &[Check::Ring(multishot_ended)],
+    ..RULE
+};
+
+/// A program that submits the request again does so sooner.
+const NOT_AGAIN_NS: u64 = 1_000_000_000;
+
+/// Errors of a request that would succeed later. `buffers_exhausted` reports ENOBUFS.
+const TRANSIENT: [&str; 4] = ["EMFILE", "ENFILE", "ENOMEM", "ECONNABORTED"];
+
+fn multishot_ended(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let is_meant = |e: &&EndedRequest| e.errno.as_deref().is_none_or(|errno| TRANSIENT.contains(&errno));
+    let of = r.ended.iter().filter(is_meant).max_by_key(|e| e.for_ns).filter(|e| e.for_ns >= NOT_AGAIN_NS)?;
+    // The counters are read after the end.
+    let for_ns = of.for_ns.min(t.total.elapsed_ns);
+    // In windows, the later submission may not have been seen.
+    if t.total.windows.is_some() {
+        return None;
+    }
+    let (why, remedy) = match of.errno.as_deref() {
+        Some(errno @ ("EMFILE" | "ENFILE")) => (
+            format!(" with {errno}"),
+            "; and close descriptors, or raise the limit of open files (`ulimit -n`, fs.file-max)",
+        ),
+        Some(errno) => (format!(" with {errno}"), ""),
+        None if r.overflows > 0 => (
+            format!(" because the completion queue of {} entries was full", r.cq_entries),
+            "; and enlarge the CQ (IORING_SETUP_CQSIZE), or reap more often",
+        ),
+        None => (String::new(), ""),
+    };
+    let text = format!(
+        "the multishot {} on {} ended{why}, and the program did not submit it again in the last {} of the trace",
+        of.opcode,
+        of.descriptor,
+        span(for_ns as f64)
+    );
+    let evidence = [("for_ns", for_ns as f64), ("ended", r.ended.len() as f64)];
+    let f = MULTISHOT_ENDED.finding(Severity::Warning, text, &evidence);
+    let remedy = format!(
+        "check IORING_CQE_F_MORE in each completion of a multishot request, and submit the request again if the flag is not set{remedy}"
+    );
+    Some(Finding { remedy, ..f })
 }
 
 pub const COPIED_ZERO_COPY: Rule = Rule {

@@ -6,7 +6,8 @@
 
 /* A request that consumes a buffer when it has data. */
 struct taker {
-	__u32 group;
+	__u16 group;
+	__u16 opcode;
 	__s32 fd;
 };
 
@@ -29,19 +30,48 @@ struct {
 	__type(value, struct buffer_count);
 } buffer_counts SEC(".maps");
 
-struct disarmed_key {
-	__u32 ring;
-	__s32 fd;
-};
-
-/* Requests that failed with ENOBUFS: the time, until the program submits another request for the same file. */
+/* Until the program submits another request for the same file. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1024);
-	__type(key, struct disarmed_key);
-	__type(value, __u64);
+	__type(key, struct armed_key);
+	__type(value, struct disarmed);
 } disarmed SEC(".maps");
+
+__u32 disarmed_seen; /* no lookup while there are none */
+
+static __noinline int disarms(__u32 ring, __s32 fd, __u32 opcode, __s32 result)
+{
+	struct armed_key key = { .ring = ring, .fd = fd };
+	struct disarmed now = { .ns = bpf_ktime_get_ns(), .opcode = opcode, .result = result };
+
+	disarmed_seen = 1;
+	bpf_map_update_elem(&disarmed, &key, &now, BPF_ANY);
+	return 0;
+}
+
+static __always_inline __s32 descriptor_of(struct io_kiocb *req)
+{
+	return req->flags & REQ_F_FIXED_FILE ? ~req->cqe.fd : req->cqe.fd;
+}
+
+/* Not by the program's cancel, and not by the end of the stream. */
+static __always_inline bool ends_unasked(__u32 opcode, __s32 result)
+{
+	if (opcode == IORING_OP_POLL_ADD || opcode == IORING_OP_ACCEPT)
+		return result != -ECANCELED;
+	return result > 0 && (opcode == IORING_OP_RECV || opcode == IORING_OP_RECVMSG || opcode == IORING_OP_READ_MULTISHOT);
+}
+
+/* The program submits another request for the file. */
+static __noinline int arms(struct io_kiocb *req, __u32 ring)
+{
+	struct armed_key key = { .ring = ring, .fd = descriptor_of(req) };
+
+	bpf_map_delete_elem(&disarmed, &key);
+	return 0;
+}
 
 const volatile struct buffer_count no_buffers = { .least = ~0u };
 
@@ -59,17 +89,19 @@ static __always_inline struct buffer_count *buffers_of(__u32 ring, __u32 group)
 static __noinline int takes_from_group(struct io_kiocb *req, __u32 ring)
 {
 	__u64 request = address_in_thread(req, this_slot());
-	struct taker taker = { .group = req->buf_index, .fd = req->cqe.fd };
-	struct disarmed_key key = { .ring = ring, .fd = taker.fd };
+	struct taker taker = { .group = req->buf_index, .opcode = req->opcode, .fd = descriptor_of(req) };
+	struct armed_key key = { .ring = ring, .fd = taker.fd };
 
 	takers_seen = 1;
 	bpf_map_update_elem(&takers, &request, &taker, BPF_ANY);
-	__u64 *since = bpf_map_lookup_elem(&disarmed, &key);
-	struct buffer_count *count = since ? buffers_of(ring, taker.group) : 0;
-	if (!count)
+	struct disarmed *ended = disarmed_seen ? bpf_map_lookup_elem(&disarmed, &key) : 0;
+	struct buffer_count *count = ended && ended->result == -ENOBUFS ? buffers_of(ring, taker.group) : 0;
+	if (count) {
+		__sync_fetch_and_add(&count->rearmed, 1);
+		__sync_fetch_and_add(&count->unarmed_ns, bpf_ktime_get_ns() - ended->ns);
+	}
+	if (!ended)
 		return 0;
-	__sync_fetch_and_add(&count->rearmed, 1);
-	__sync_fetch_and_add(&count->unarmed_ns, bpf_ktime_get_ns() - *since);
 	bpf_map_delete_elem(&disarmed, &key);
 	return 0;
 }
@@ -182,11 +214,8 @@ __noinline int buffer_taken(__u64 ring, __u32 number, __u64 request, __s32 resul
 		return 0;
 	if (result == -ENOBUFS) {
 		__sync_fetch_and_add(&count->enobufs, 1);
-		if (!(cqe_flags & IORING_CQE_F_MORE)) {
-			struct disarmed_key key = { .ring = number, .fd = taker->fd };
-			__u64 now = bpf_ktime_get_ns();
-			bpf_map_update_elem(&disarmed, &key, &now, BPF_ANY);
-		}
+		if (!(cqe_flags & IORING_CQE_F_MORE))
+			disarms(number, taker->fd, taker->opcode, result);
 	}
 	if (!(cqe_flags & IORING_CQE_F_BUFFER))
 		return 0;

@@ -356,7 +356,7 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 			if (result >= 0 && (__u32)result < length_of(req) && !takes_a_buffer(req))
 				op->shorts++;
 		} else if (!(cqe_flags & (IORING_CQE_F_MORE | IORING_CQE_F_NOTIF)) && posts_many(req, opcode)) {
-			many_ends(address_in_thread(req, slot), user_data, number);
+			many_ends(address_in_thread(req, slot), user_data, number, result);
 		}
 		/* A notification has no result. */
 		if (plain_send(opcode) && !(cqe_flags & IORING_CQE_F_NOTIF) && result >= 0 && (__u32)result < to_send(req))
@@ -383,8 +383,11 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 	if (!req) {
 		if (found_room)
 			return followed_now ? shot_posted(known, poster, result, cqe_flags) : 0;
-		if (known && !(cqe_flags & IORING_CQE_F_MORE))
+		if (known && !(cqe_flags & IORING_CQE_F_MORE)) {
 			known->request = 0; /* this was its last completion */
+			if (ends_unasked(known->opcode, result))
+				disarms(number, known->fd, known->opcode, result);
+		}
 		return 0;
 	}
 	__u32 index = 0;

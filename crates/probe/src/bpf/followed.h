@@ -81,7 +81,7 @@ struct many {
 	__u32 opcode;
 	__u32 serial; /* serial of its trail; 0: not traced */
 	__u32 shared; /* another one was in flight at its submission: completions cannot be attributed */
-	__u32 pad;
+	__s32 fd;     /* as in struct armed_key */
 };
 
 struct {

@@ -86,7 +86,7 @@ __noinline int seen_here(void)
 static __noinline int many_begins(struct io_kiocb *req, __u32 ring)
 {
 	struct many_key key = { .user_data = req->cqe.user_data, .ring = ring };
-	struct many now = { .opcode = req->opcode };
+	struct many now = { .opcode = req->opcode, .fd = descriptor_of(req) };
 	__u32 index;
 
 	/* A zero-copy send's result names its request, but its notification does not. */
@@ -109,13 +109,15 @@ static __noinline int many_begins(struct io_kiocb *req, __u32 ring)
 }
 
 /* A request posted its last completion. */
-__noinline int many_ends(__u64 request, __u64 user_data, __u32 ring)
+__noinline int many_ends(__u64 request, __u64 user_data, __u32 ring, __s32 result)
 {
 	struct many_key key = { .user_data = user_data, .ring = ring };
 	struct many *known = bpf_map_lookup_elem(&many, &key);
 
 	if (!known || known->request != request)
 		return 0;
+	if (ends_unasked(known->opcode, result))
+		disarms(ring, known->fd, known->opcode, result);
 	/* Another request may have the same user data. */
 	if (known->shared)
 		known->request = 0;
@@ -274,6 +276,8 @@ static __always_inline int submitted(struct io_kiocb *req)
 		waits_for_drain(req);
 	if (flags & REQ_F_BUFFER_SELECT)
 		takes_from_group(req, ring);
+	if (disarmed_seen && ends_unasked(opcode, 1))
+		arms(req, ring);
 	if (opcode == IORING_OP_MSG_RING)
 		message_leaves(req);
 	if (is_zero_copy_send(opcode))

@@ -41,6 +41,8 @@ pub(crate) struct Raw {
     pub window_counts: Option<(WindowCounts, Known)>,
     /// io-wq workers: number created, and maximum at a time.
     pub workers: (u64, u64),
+    /// Requests that ended although the program did not cancel them, and were not submitted again.
+    pub disarmed: Vec<(types::armed_key, types::disarmed)>,
     /// Traced requests without a completion at the end: those with IOSQE_CQE_SKIP_SUCCESS, and others.
     pub skipped: u64,
     pub unfinished: u64,

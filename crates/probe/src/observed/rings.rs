@@ -11,11 +11,12 @@ use crate::rings::{
 use crate::skel::types;
 use crate::symbols::Symbols;
 use crate::{opcode, raw};
-use iotrail_host::clock::tick_hz;
+use iotrail_base::error::errno_name;
+use iotrail_host::clock::{monotonic_ns, tick_hz};
 use iotrail_path::delivery::Carrier;
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::opcode::{MAY_FORCE_WORKER, READS, WRITES, is};
-use iotrail_schema::trace_record::BufferGroup;
+use iotrail_schema::trace_record::{BufferGroup, EndedRequest};
 use iotrail_schema::uring;
 use iotrail_schema::waker::Line;
 use std::collections::BTreeMap;
@@ -55,6 +56,12 @@ pub(super) fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -
         },
         registered: registered(&r.counted),
         buffers: r.counted.buffers.iter().map(|(group, n)| buffers(*group, n)).collect(),
+        ended: raw
+            .disarmed
+            .iter()
+            .filter(|(key, _)| key.ring == r.number)
+            .map(|(key, end)| ended(key.fd, end))
+            .collect(),
         batches: batches(&r.counted),
         threads: threads(&r.counted),
         opcodes: opcodes(&r.counted),
@@ -155,6 +162,15 @@ fn buffers(group: u32, n: &types::buffer_count) -> BufferGroup {
         repeated_offsets: placed(n.repeated),
         rearmed: n.rearmed,
         unarmed_ns: n.unarmed_ns,
+    }
+}
+
+fn ended(fd: i32, end: &types::disarmed) -> EndedRequest {
+    EndedRequest {
+        opcode: opcode::opcode(end.opcode),
+        descriptor: if fd < 0 { format!("fixed {}", !fd) } else { format!("fd {fd}") },
+        errno: (end.result < 0).then(|| errno_name(-end.result)),
+        for_ns: monotonic_ns().saturating_sub(end.ns),
     }
 }
 

@@ -74,6 +74,7 @@ impl Watch<'_> {
             raw.native_aio = self.native_aio
                 || raw.rings.iter().any(|r| r.info.interface == types::interface::INTERFACE_AIO && r.info.tgid != 0);
             raw.forgotten = self.past.forgotten.clone();
+            raw.disarmed = entries(&maps.disarmed)?;
             self.processes(&mut raw)?;
             raw.sampled_events = self.sampled_events();
             let bss = self.bss();

@@ -66,6 +66,10 @@ pub struct RingRecord {
     /// Provided buffers used by its requests, by group; null in older records.
     #[serde(default)]
     pub buffers: Option<Vec<BufferGroup>>,
+    /// Requests that the program neither cancelled nor submitted again after they ended; left out: none. They were multishot, or had no
+    /// provided buffer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<EndedRequest>,
     /// Components of the mean latency; null: too few traced requests.
     pub stages: Option<StageRecord>,
     /// Its requests by the `to_submit` of their io_uring_enter call.
@@ -157,6 +161,19 @@ pub struct BufferGroup {
     pub rearmed: u64,
     /// Time from ENOBUFS to these requests, summed over files: no receive was armed.
     pub unarmed_ns: u64,
+}
+
+/// A request that ended: the completion has no IORING_CQE_F_MORE. No other request for its file followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedRequest {
+    /// The operation.
+    pub opcode: String,
+    /// `fd 7` or `fixed 7`.
+    pub descriptor: String,
+    /// Its error; null: it succeeded.
+    pub errno: Option<String>,
+    /// Time from its last completion to the end of the trace.
+    pub for_ns: u64,
 }
 
 /// io_uring_register calls with one operation.

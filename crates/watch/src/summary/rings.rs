@@ -57,6 +57,7 @@ pub(super) fn ring(
         register_calls: Some(counts.registered.iter().map(register_calls).collect()),
         stages: times.stages(one_in),
         buffers: Some(counts.buffers.clone()),
+        ended: counts.ended.clone(),
         napi: None,
         enter_batches: enter_batches(&counts.batches, one_in),
         enter_calls: enter_calls(&counts.batches, one_in),

@@ -8,7 +8,7 @@ use iotrail_schema::account::{
 };
 use iotrail_schema::runnable::HadCpu;
 use iotrail_schema::state::StateRecord;
-use iotrail_schema::trace_record::{ContextRecord, RegisterCalls};
+use iotrail_schema::trace_record::{ContextRecord, EndedRequest, RegisterCalls};
 use iotrail_testing::state;
 
 fn row(state: ThreadState, syscall: Option<&str>, reason: Option<Reason>, ns: u64) -> ThreadRow {
@@ -210,6 +210,35 @@ pub(super) fn linked_timeouts_expire() -> TraceRecord {
 
 pub(super) fn timeouts_end_early() -> TraceRecord {
     with_ring(|r| r.opcodes.push(OpcodeRecord { short: None, ..opcode("timeout", 300, 900) }))
+}
+
+pub(super) fn multishot_ended() -> TraceRecord {
+    let ended = |errno: Option<&str>, for_ns| EndedRequest {
+        opcode: "accept".into(),
+        descriptor: "fd 3".into(),
+        errno: errno.map(str::to_owned),
+        for_ns,
+    };
+    with_ring(|r| r.ended = vec![ended(Some("EMFILE"), 1_500_000_000), ended(Some("EINVAL"), 1_900_000_000)])
+}
+
+#[test]
+fn a_multishot_request_that_is_not_submitted_again_has_its_cause() {
+    let with = |change: fn(&mut RingRecord)| {
+        let mut t = multishot_ended();
+        change(&mut t.rings[0]);
+        t
+    };
+    let f = only(&multishot_ended(), "multishot_ended");
+    assert!(f.text.starts_with("the multishot accept on fd 3 ended with EMFILE, and the program"), "{}", f.text);
+    assert!(f.remedy.contains("close descriptors"), "{}", f.remedy);
+    let full = with(|r| {
+        r.overflows = 1;
+        r.ended.iter_mut().for_each(|e| e.errno = None);
+    });
+    let f = only(&full, "multishot_ended");
+    assert!(f.text.contains("because the completion queue of 128 entries was full"), "{}", f.text);
+    assert_eq!(codes(&with(|r| r.ended[0].for_ns = 900_000_000)), Vec::<String>::new(), "or too soon to tell");
 }
 
 pub(super) fn epoll_ctl_per_operation() -> TraceRecord {

@@ -79,6 +79,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("iowq_fanout", iowq_fanout),
     ("cq_overflow", cq_overflow),
     ("buffers_exhausted", buffers_exhausted),
+    ("multishot_ended", account::multishot_ended),
     ("errors", errors),
     ("short_reads", short_reads),
     ("short_writes", short_writes),

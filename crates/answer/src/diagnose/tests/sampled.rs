@@ -48,6 +48,7 @@ fn too_few_completions_yield_only_exact_findings() {
             "errors",
             "short_writes",
             "cq_overflow",
+            "multishot_ended",
             "buffers_exhausted",
             "bad_buffers",
             "refused_by_policy",
