@@ -101,6 +101,7 @@ pub const RULES: &[Rule] = &[
     polling::IDLE_POLLER,
     sqpoll::SQPOLL_NAPPING,
     sqpoll::SQPOLL_SPINNING,
+    sqpoll::SQPOLL_SHARED,
     batch::ONE_PER_ENTER,
     batch::CAPPED_BATCH,
     results::MULTISHOT_ENDED,

@@ -1,9 +1,10 @@
 //! CPU usage of SQPOLL threads.
 
 use super::{Check, Matter, RULE, Rule, of_stages, ring_seconds};
-use iotrail_base::words::{percent, span, three_digits};
+use iotrail_base::words::{count, percent, plural, span, three_digits};
 use iotrail_schema::account::{Bound, BoundOf, RequestStage};
 use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::state::RingState;
 use iotrail_schema::trace_record::{RingRecord, SqpollRecord, TraceRecord};
 
 /// At one wake-up per ten requests, the system calls that SQPOLL should save are back.
@@ -113,4 +114,42 @@ fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let idle = cpu.saturating_sub(s.work_ns.unwrap_or(0));
     let bound = all.map(|all| Bound { of: BoundOf::Cpu, share: (idle as f64 / all as f64).min(1.0) });
     Some(Finding { bound, ..SQPOLL_SPINNING.finding(Severity::Warning, text, &evidence) })
+}
+
+pub const SQPOLL_SHARED: Rule = Rule {
+    code: "sqpoll_shared",
+    about: "an SQPOLL thread that serves several rings (IORING_SETUP_ATTACH_WQ) ran for at least half of the time, and in at least 10 % of the samples \
+            (`state`) SQEs of one of them waited in the SQ while the thread did not sleep",
+    matter: Matter::Time,
+    advice: "give the ring whose requests must not wait an SQPOLL thread of its own, on a free CPU, or set it up without SQPOLL; or set IOSQE_ASYNC on \
+             the long requests (large buffered reads and writes), which io-wq workers then execute",
+    checks: &[Check::Ring(shared)],
+    ..RULE
+};
+
+const BUSY: f64 = 0.5;
+/// Share of the samples.
+const IN_SQ: f64 = 0.1;
+
+/// The thread executes the requests of one ring after the other.
+fn shared(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
+    let s = r.sqpoll.as_ref().filter(|s| !s.shared_with.is_empty())?;
+    let busy = s.cpu_ns? as f64 / s.elapsed_ns.filter(|ns| *ns >= LONG_ENOUGH_NS)? as f64;
+    let is_it = |of: &&RingState| of.tgid == r.tgid && of.fd.is_some_and(|fd| r.fds.contains(&fd));
+    let state = t.state.iter().flat_map(|state| &state.rings).find(is_it)?;
+    let waits = super::state::share(state.unsubmitted - state.need_wakeup, state.samples)?;
+    if busy < BUSY || waits < IN_SQ {
+        return None;
+    }
+    let text = format!(
+        "SQEs waited in the SQ in {} of {} samples. The SQPOLL thread (tid {}) also serves {} (IORING_SETUP_ATTACH_WQ), and does not consume them while \
+         it executes requests of another ring",
+        count((state.unsubmitted - state.need_wakeup) as f64),
+        count(state.samples as f64),
+        s.tid,
+        plural(s.shared_with.len(), "other ring")
+    );
+    let evidence = [("share", waits), ("busy_share", busy), ("samples", state.samples as f64)];
+    let f = SQPOLL_SHARED.finding(Severity::Warning, text, &evidence);
+    Some(super::state::bound(f, BoundOf::ThreadTime, waits))
 }

@@ -500,6 +500,15 @@ fn on(filesystem: &str) -> FileRecord {
     serde_json::from_value(json).unwrap()
 }
 
+pub(super) fn sqpoll_shared() -> TraceRecord {
+    let mut t = sqpoll(|s| s.shared_with = vec![1]);
+    let mut state = state::calm();
+    (state.rings[0].tgid, state.rings[0].fd, state.rings[0].unsubmitted) = (1234, Some(5), 20);
+    state.rings[0].flags = vec!["sqpoll".into()];
+    t.state = Some(state);
+    t
+}
+
 /// 32 concurrent reads on one descriptor.
 pub fn posix_aio_serial() -> TraceRecord {
     let mut reads = opcode("aio_read", 25_000, 3_200_000);

@@ -74,6 +74,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("iopoll_without_queues", iopoll_without_queues),
     ("sqpoll_spinning", sqpoll_spinning),
     ("sqpoll_napping", sqpoll_napping),
+    ("sqpoll_shared", account::sqpoll_shared),
     ("punted", punted),
     ("iowq_queue", account::iowq_queue),
     ("iowq_fanout", iowq_fanout),
@@ -197,6 +198,7 @@ fn time_based_findings_are_suppressed_on_emulated_machines() {
             "sqpoll_shares_cpu",
             "waiting_for_cpu",
             "sqpoll_spinning",
+            "sqpoll_shared",
             "left_lying",
             "unreaped_asleep"
         ]
