@@ -268,7 +268,7 @@ const QUEUED: f64 = 0.1;
 pub const IOWQ_QUEUE: Rule = Rule {
     code: "iowq_queue",
     about: "requests spent at least 10 % of all latency in the io-wq queue, at least half of the punted requests were file writes, \
-        and two or more were in flight. Or the program limits the workers, and two or more requests per worker were in flight. Or \
+        and two or more were in flight on one file. Or the program limits the workers, and two or more requests per worker were in flight. Or \
         requests (none of them a file write) spent at least half of all latency in the queue, and at least four more requests than \
         workers were in flight",
     rests_on: RestsOn::Requests,
@@ -291,10 +291,15 @@ fn in_queue(t: &TraceRecord) -> Option<Bound> {
         (t.total.opcodes.iter().map(handed).sum(), t.total.opcodes.iter().filter(writes).map(handed).sum());
     // If there are more workers than files, these writes do not wait for each other in the queue.
     let files = t.total.files.iter().filter(|f| f.kind == Kind::File && f.writes.is_some()).count() as u64;
+    let on_file = t.total.files.iter().filter_map(|f| Some(f.writes?.requests.total)).reduce(f64::max);
+    // Writes in flight on the busiest file.
+    let share = on_file.map_or(1.0, |n| (n / written.max(1) as f64).min(1.0));
     let parallel =
         files > 0 && t.total.other_files.is_none() && t.total.iowq.most_at_once.is_some_and(|most| most > files + 1);
-    let serial =
-        written >= PUNTS && written * 2 > all && requests.latency_sum_ns >= 2 * t.total.elapsed_ns && !parallel;
+    let serial = written >= PUNTS
+        && written * 2 > all
+        && requests.latency_sum_ns as f64 * share >= 2.0 * t.total.elapsed_ns as f64
+        && !parallel;
     of_stages(t, &[RequestStage::IowqQueue]).filter(|bound| serial && bound.share >= QUEUED)
 }
 

@@ -8,7 +8,7 @@ use iotrail_schema::account::{
 };
 use iotrail_schema::runnable::HadCpu;
 use iotrail_schema::state::StateRecord;
-use iotrail_schema::trace_record::{ContextRecord, EndedRequest, RegisterCalls};
+use iotrail_schema::trace_record::{ContextRecord, EndedRequest, FileRequests, RegisterCalls};
 use iotrail_testing::state;
 
 fn row(state: ThreadState, syscall: Option<&str>, reason: Option<Reason>, ns: u64) -> ThreadRow {
@@ -119,6 +119,23 @@ pub(super) fn iowq_queue() -> TraceRecord {
         RequestAccount { count: 3_000, latency_sum_ns: 100 * part, from: Start::Intended, to: End::Posted, rows };
     t.account.as_mut().unwrap().requests = Some(requests);
     t
+}
+
+#[test]
+fn writes_to_many_files_do_not_wait_for_each_other() {
+    let mut t = iowq_queue();
+    let few = |n| FileRecord {
+        writes: Some(FileRequests {
+            followed: n,
+            requests: Estimate { total: n as f64, ci95: [n as f64; 2] },
+            bytes: None,
+        }),
+        ..on("ext4")
+    };
+    t.total.files = vec![few(1_500)];
+    assert_eq!(codes(&t), ["iowq_queue"]);
+    t.total.files = vec![few(50)];
+    assert!(findings(&t).iter().all(|f| f.code != "iowq_queue"), "of 3,000: 0.2 of 10 in flight");
 }
 
 #[test]
