@@ -124,7 +124,7 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
     use Reason::*;
     let elsewhere = match syscall {
         "io_submit" => {
-            "use io_uring, which punts a request that would block to io-wq; or set RWF_NOWAIT, with which the request fails with EAGAIN instead of \
+            "use io_uring, whose buffered requests do not block the submitter; or set RWF_NOWAIT, with which the request fails with EAGAIN instead of \
              blocking"
         }
         _ => {

@@ -8,7 +8,7 @@ use crate::traced::Scope;
 use crate::unit::Unit;
 use crate::warnings::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
-use iotrail_schema::account::{Account, Reason, RequestAccount, RequestStage, ThreadRow, ThreadState};
+use iotrail_schema::account::{Account, BoundOf, Reason, RequestAccount, RequestStage, ThreadRow, ThreadState};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
@@ -39,6 +39,10 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
         let blocked = callsites::of_figure(&Scope::All, "blocked").zip(t.stacks.as_ref());
         verdict.from = blocked.map(|(concern, stacks)| callsites::top(stacks, &concern)).unwrap_or_default();
     }
+    if let Some(share) = starved(t) {
+        verdict.answer =
+            format!("the threads waited for a CPU for {} of their time; {}", percent(share), verdict.answer);
+    }
     match t.subject {
         Subject::Command { exit_status: Some(status @ 1..), .. } => {
             let (how, remedy) = ended(status);
@@ -49,6 +53,15 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
         }
         _ => verdict,
     }
+}
+
+/// The share of time that the threads waited for a CPU, if it is large and larger than the bound of the first finding.
+fn starved(t: &TraceRecord) -> Option<f64> {
+    const LARGE: f64 = 0.25;
+    let share = share_of(t.account.as_ref()?, |row| row.state == ThreadState::Runnable)?;
+    let first = t.findings.iter().find(|f| f.warns())?;
+    let bound = first.bound.filter(|bound| bound.of == BoundOf::ThreadTime)?;
+    (share >= LARGE && share > bound.share && first.code != "waiting_for_cpu").then_some(share)
 }
 
 /// How a command with a non-zero exit status ended, and the remedy for a signal. Shells and iotrail exit with 128 +
@@ -96,14 +109,14 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     let starved = t.account.as_ref().and_then(|account| share_of(account, waits)).unwrap_or(0.0);
     match (unexplained, &t.calls) {
         _ if failed => "no finding explains the exit status".into(),
-        (None, _) | (_, None) => "no finding; the threads' time was not measured".into(),
+        (None, _) | (_, None) => "the threads' time was not measured".into(),
         (Some(share), _) if share > UNEXPLAINED => {
-            format!("no finding, but {} of the threads' time is unexplained", percent(share))
+            format!("{} of the threads' time is unexplained", percent(share))
         }
         _ if starved > UNEXPLAINED => {
-            format!("no finding, but the threads spent {} of their time waiting for a CPU", percent(starved))
+            format!("the threads spent {} of their time waiting for a CPU", percent(starved))
         }
-        _ if errors > 0 => format!("no finding, but {} failed", plural(errors as usize, "request")),
+        _ if errors > 0 => format!("{} failed", plural(errors as usize, "request")),
         _ => match t.account.as_ref().and_then(|account| account.requests.as_ref()) {
             Some(requests) if requests.latency_sum_ns > 0 => of_requests(requests, waits_for(t)),
             _ => of_stages(t, sampled),
@@ -115,7 +128,7 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
 fn of_requests(account: &RequestAccount, waits_for: &str) -> String {
     let unexplained = account.share_at_most(|row| matches!(row.stage, RequestStage::Unknown | RequestStage::InFlight));
     if unexplained > UNEXPLAINED {
-        return format!("no finding, but {} of the requests' latency is unexplained", percent(unexplained));
+        return format!("{} of the requests' latency is unexplained", percent(unexplained));
     }
     let parts: [(&str, bool, &[RequestStage]); 7] = [
         (waits_for, true, &[RequestStage::Device, RequestStage::Poll]),

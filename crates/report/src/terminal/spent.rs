@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use iotrail_answer::diagnose::reason_name;
 use iotrail_base::words::percent;
-use iotrail_schema::account::{Account, Mode, Role, ThreadAccount, ThreadRow, ThreadState};
+use iotrail_schema::account::{Account, Mode, Reason, Role, ThreadAccount, ThreadRow, ThreadState};
 
 /// Maximum number of named rows, and their minimum share.
 const ROWS: usize = 6;
@@ -52,7 +52,12 @@ pub fn label(row: &ThreadRow) -> String {
         (ThreadState::Unknown, _) => "unknown".into(),
         (ThreadState::Blocked, _) => {
             let call = call.map_or(String::new(), |call| format!(" in {call}"));
-            let reason = row.reason.as_ref().map(|reason| format!(" for {}", reason_name(reason))).unwrap_or_default();
+            let named_by_call = matches!(
+                (row.syscall.as_deref(), &row.reason),
+                (Some("futex"), Some(Reason::Futex)) | (Some("clock_nanosleep" | "nanosleep"), Some(Reason::Sleep))
+            );
+            let reason = row.reason.as_ref().filter(|_| !named_by_call);
+            let reason = reason.map(|reason| format!(" for {}", reason_name(reason))).unwrap_or_default();
             format!("blocked{call}{reason}")
         }
     }

@@ -90,6 +90,9 @@ pub const ESTIMATED: &str = "counts and shares are estimates";
 
 pub fn throughput(t: &TraceRecord) -> Vec<String> {
     let total = &t.total;
+    if total.opcodes.is_empty() && total.ios == 0 && !is_estimated(total) {
+        return vec!["no asynchronous request".into()];
+    }
     // Failures are not extrapolated.
     let least = |n: u64| if is_estimated(total) && n > 0 { "at least " } else { "" };
     let about = |text: String| estimate(text, total.bytes, "bytes", &total.count_intervals);
