@@ -22,12 +22,55 @@ fn tails(ops: &[Op]) -> u32 {
     ops.iter().filter(|op| op.ends_chain()).count() as u32
 }
 
+/// Divides submissions of more than `n` requests at the ends of chains. The chains of the later parts are not in flight
+/// yet, so a part needs fewer completions by their number.
+fn split(thread: &mut Thread, n: u32, rings: usize) {
+    let mut steps = Vec::with_capacity(thread.steps.len());
+    let mut needed = vec![0u32; rings];
+    for (step, ops) in thread.each() {
+        let Some(ring) = step.ring.map(usize::from).filter(|_| step.ops > n) else {
+            if let Some(ring) = step.ring {
+                needed[usize::from(ring)] = step.needs;
+            }
+            steps.push(*step);
+            continue;
+        };
+        let mut parts: Vec<&[Op]> = Vec::new();
+        let mut rest = ops;
+        while !rest.is_empty() {
+            let last = rest.iter().skip(n as usize - 1).position(Op::ends_chain);
+            let (part, later) = rest.split_at(last.map_or(rest.len(), |at| at + n as usize));
+            parts.push(part);
+            rest = later;
+        }
+        let mut later = tails(ops);
+        let share = parts.len() as u32;
+        for part in parts {
+            later -= tails(part);
+            needed[ring] = step.needs.saturating_sub(later).max(needed[ring]);
+            steps.push(Step {
+                ops: part.len() as u32,
+                needs: needed[ring],
+                wait_for: step.wait_for.min(n),
+                min_complete: step.min_complete.min(n),
+                think_before_ns: step.think_before_ns / share,
+                think_ns: step.think_ns / share,
+                ..*step
+            });
+        }
+    }
+    thread.steps = steps;
+}
+
 /// The program with `n` chains in flight per thread and ring. If that is more than recorded, the result is an upper
 /// bound, because a request might depend on data of an earlier one.
 pub fn with_depth(mut program: Program, n: u32) -> Program {
     let rings = program.rings.len();
     for thread in &mut program.threads {
         let recorded = depths(thread, rings);
+        if recorded.iter().any(|recorded| n < *recorded) {
+            split(thread, n, rings);
+        }
         let mut submitted = vec![0u32; rings];
         let mut ops = thread.ops.as_slice();
         for step in &mut thread.steps {
@@ -50,6 +93,7 @@ pub fn with_depth(mut program: Program, n: u32) -> Program {
 pub fn with_batch(mut program: Program, n: u32) -> Program {
     let rings = program.rings.len();
     for thread in &mut program.threads {
+        split(thread, n, rings);
         let mut steps: Vec<Step> = Vec::with_capacity(thread.steps.len());
         let mut submitted = vec![0u32; rings];
         // Chains submitted before the current batch.
@@ -59,7 +103,8 @@ pub fn with_batch(mut program: Program, n: u32) -> Program {
             let (of_step, rest) = ops.split_at(step.ops as usize);
             ops = rest;
             let ring = step.ring.map(usize::from);
-            match steps.last_mut().filter(|last| is_open && last.ring == step.ring && ring.is_some()) {
+            let fits = |last: &&mut Step| is_open && last.ring == step.ring && last.ops + step.ops <= n;
+            match steps.last_mut().filter(|last| ring.is_some() && fits(last)) {
                 Some(last) => {
                     last.needs = step.needs.max(last.needs).min(before);
                     last.ops += step.ops;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::program::LINKED;
 
 fn op(kind: OpKind, block: u64) -> Op {
     Op { kind, sqe_flags: 0, file: 0, flags: 0, len: 4096, offset: block * 4096 }
@@ -47,6 +48,26 @@ fn a_batch_requires_the_completions_of_its_last_submission() {
     assert!(steps.iter().all(|s| s.wait_for == 8));
     // A batch cannot wait for its own requests.
     assert_eq!(needs(&with_batch(queue(40, 4), 8)), [0, 8, 16, 24, 32]);
+}
+
+#[test]
+fn a_batch_or_depth_below_the_recorded_one_divides_submissions() {
+    let recorded = || with_batch(queue(40, 16), 8);
+    let halved = with_batch(recorded(), 4);
+    assert_eq!(halved.threads[0].steps.iter().map(|s| (s.ops, s.wait_for)).collect::<Vec<_>>(), [(4, 4); 10]);
+    assert_eq!(needs(&halved), [0, 0, 0, 0, 4, 8, 12, 16, 20, 24]);
+    assert_eq!(depth(&halved), 16);
+    let shallow = with_depth(recorded(), 2);
+    assert_eq!(shallow.threads[0].steps.iter().map(|s| (s.ops, s.wait_for)).collect::<Vec<_>>(), [(2, 2); 20]);
+    assert_eq!(depth(&shallow), 2);
+    let mut chains = recorded();
+    chains.threads[0].ops.iter_mut().step_by(2).for_each(|op| op.sqe_flags = LINKED);
+    let kept = with_batch(chains, 3);
+    assert!(
+        kept.threads[0].steps.iter().all(|s| s.ops % 2 == 0),
+        "chains are not divided: {:?}",
+        kept.threads[0].steps
+    );
 }
 
 #[test]
