@@ -222,23 +222,24 @@ fn judged(limit: &Limit, figures: &[TraceFigure]) -> JudgedLimit {
     }
 }
 
-/// Why the metric was not found: the trace lacks the scope, the scope lacks the metric, or the name is unknown (then
-/// similar names are listed).
+/// Why the metric was not found: the trace lacks the scope, or the scope has only other metrics, of which similar ones
+/// are listed, or the first ones.
 fn alike(limit: &Limit, figures: &[TraceFigure]) -> String {
-    let is_known = figures.iter().any(|f| f.name == limit.figure);
     let has_scope = figures.iter().any(|f| f.scope == limit.scope);
-    match (is_known, has_scope) {
-        (_, false) => format!(": it has no {}", limit.scope.text()),
-        (true, true) => format!(": {} has none", limit.scope.text()),
-        (false, true) => {
+    match has_scope {
+        false => format!(": it has no {}", limit.scope.text()),
+        true => {
+            let of_scope = || figures.iter().filter(|f| f.scope == limit.scope).map(|f| f.name.as_str());
             let head = limit.figure.split(['.', '_']).next().unwrap_or_default();
-            let near: Vec<&str> = figures
-                .iter()
-                .filter(|f| f.scope == limit.scope && f.name.starts_with(head))
-                .map(|f| f.name.as_str())
-                .take(8)
-                .collect();
-            if near.is_empty() { String::new() } else { format!(": there are {}", near.join(", ")) }
+            let mut near: Vec<&str> = of_scope().filter(|name| name.starts_with(head)).take(8).collect();
+            if near.is_empty() {
+                near = of_scope().take(12).collect();
+            }
+            format!(
+                ": {} has {}",
+                if limit.scope == Scope::All { "it".into() } else { limit.scope.text() },
+                near.join(", ")
+            )
         }
     }
 }

@@ -62,7 +62,9 @@ fn unknown_and_borderline_values_are_not_evaluated() {
         one("syscalls_per_io = 1", &t),
         (BudgetOutcome::NotEvaluated, "syscalls_per_io: its value is unknown".into())
     );
-    assert!(one("delivered.ticks = 0", &t).1.contains("there are delivered.inline, "));
+    assert!(one("delivered.ticks = 0", &t).1.contains("it has delivered.inline, "));
+    let misspelt = judge(&parse("[opcode.read]\nreqests = 3").unwrap(), &t);
+    assert!(misspelt[0].text.contains("opcode.read has requests, "), "{}", misspelt[0].text);
     t.total.per_io.syscalls = Some(1.0);
     t.total.per_io_intervals.insert("syscalls".into(), [0.9, 1.1]);
     assert_eq!(one("syscalls_per_io = \"<= 1.05\"", &t).0, BudgetOutcome::NotEvaluated);
