@@ -25,14 +25,24 @@ pub enum Subject {
     Unit(String),
 }
 
+/// Number of surveys in which a new process's cgroups are read: its parent may move it after the first one.
+const SETTLING: u32 = 3;
+
+/// A process's cgroups.
+#[derive(Debug, Default)]
+struct Membership {
+    /// Contents of /proc/PID/cgroup.
+    text: Option<String>,
+    surveys: u32,
+}
+
 /// The currently monitored processes.
 #[derive(Debug)]
 pub struct Subjects {
     subject: Subject,
     numbers: Rc<Numbers>,
     pub known: BTreeMap<u32, StalledProcess>,
-    /// Contents of /proc/PID/cgroup, read once per process.
-    memberships: BTreeMap<u32, String>,
+    memberships: BTreeMap<u32, Membership>,
     /// CPU time at the last survey.
     ran: BTreeMap<u32, u64>,
     pub unsampled: u64,
@@ -65,6 +75,9 @@ impl Subjects {
         }
         let own = self.numbers.own();
         self.memberships.retain(|tgid, _| names.contains_key(tgid));
+        for known in self.memberships.values_mut().filter(|known| known.surveys < SETTLING) {
+            (known.text, known.surveys) = (None, known.surveys + 1);
+        }
         let mut wanted: Vec<u32> = match &self.subject {
             Subject::All => asynchronous.into_iter().filter(|tgid| names.contains_key(tgid)).collect(),
             Subject::Processes(tgids) => {
@@ -103,8 +116,9 @@ impl Subjects {
     }
 }
 
-fn membership<'m>(read: &'m mut BTreeMap<u32, String>, numbers: &Numbers, tgid: u32) -> &'m str {
-    read.entry(tgid).or_insert_with(|| numbers.in_proc(tgid).and_then(cgroup::membership).unwrap_or_default())
+fn membership<'m>(known: &'m mut BTreeMap<u32, Membership>, numbers: &Numbers, tgid: u32) -> &'m str {
+    let read = || numbers.in_proc(tgid).and_then(cgroup::membership).unwrap_or_default();
+    known.entry(tgid).or_default().text.get_or_insert_with(read)
 }
 
 fn paths(membership: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -167,6 +181,19 @@ mod tests {
             comm: format!("p{tgid}"),
             ..SurveyedThread::default()
         }
+    }
+
+    #[test]
+    fn the_cgroups_of_a_new_process_are_read_again() {
+        let mut subjects = Subjects::new(Subject::Cgroup("/left".into()), &Rc::new(Numbers::SAME));
+        let parent = std::os::unix::process::parent_id();
+        let mut is_known = |surveys| {
+            let membership = Membership { text: Some("0::/left\n".into()), surveys };
+            subjects.memberships.insert(parent, membership);
+            subjects.survey(&[thread(parent, 1, false)]);
+            subjects.known.contains_key(&parent)
+        };
+        assert_eq!([is_known(0), is_known(SETTLING - 1), is_known(SETTLING)], [false, false, true]);
     }
 
     #[test]
