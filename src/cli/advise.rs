@@ -25,7 +25,7 @@ use iotrail_answer::compare::Metric;
 use iotrail_answer::search;
 use iotrail_answer::summary::{Head, advice};
 use iotrail_base::alarm::Alarm;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::units::Span;
 use iotrail_base::words::{plural, span};
@@ -421,9 +421,8 @@ fn placements(below: Option<&Path>) -> Result<Vec<Placement>> {
 
 /// `[load]` for a replay.
 fn replayed(recording: &Path, maps: &[String]) -> Result<Table> {
-    let path = recording
-        .to_str()
-        .ok_or_else(|| Error::input(format!("{} is not UTF-8", recording.display()), "rename the recording"))?;
+    let path =
+        recording.to_str().or_input(format_args!("{} is not UTF-8", recording.display()), "rename the recording")?;
     let mut load: Table = [("replay".to_owned(), Value::from(path))].into_iter().collect();
     if !maps.is_empty() {
         load.insert("map".into(), Value::from(maps.to_vec()));

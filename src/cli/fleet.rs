@@ -11,7 +11,7 @@ use super::page_file;
 use crate::runner::compared;
 use iotrail_answer::fleet::{Brought, Gathered};
 use iotrail_answer::unit::Unit;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::output::Reserved;
 use iotrail_base::words::plural;
 use iotrail_report::{html, terminal};
@@ -93,12 +93,10 @@ pub fn show(store: &Store, record: FleetRecord, how: Options<'_>) -> Result<u8> 
 
 /// A stored fleet, by number.
 pub fn stored(store: &Store, fleet: i64) -> Result<FleetRecord> {
-    store.fleet(fleet)?.ok_or_else(|| {
-        Error::input(
-            format!("no fleet {} in {}", fleet_record::id(fleet), store.path().display()),
-            "`iotrail list` lists the stored fleets",
-        )
-    })
+    store.fleet(fleet)?.or_input(
+        format_args!("no fleet {} in {}", fleet_record::id(fleet), store.path().display()),
+        "`iotrail list` lists the stored fleets",
+    )
 }
 
 /// The machines' common result. As many threads as CPUs compare their runs, each with a store connection of its own.
@@ -141,12 +139,10 @@ fn gathered(args: &FleetArgs, store: &mut Store) -> Result<FleetRecord> {
         let (called, run) = found(text, store)?;
         let record = store.load(run)?.ok_or_else(|| unknown_run(run, store.path()))?;
         let host = record.first().map(|m| m.host.hostname.clone());
-        let Some(node) = called.map(str::to_owned).or(host) else {
-            return Err(Error::input(
-                format!("run {run} has no measurement, so its host name is unknown"),
-                format!("omit it, or name its machine: NAME={text}"),
-            ));
-        };
+        let node = called.map(str::to_owned).or(host).or_input(
+            format_args!("run {run} has no measurement, so its host name is unknown"),
+            format_args!("omit it, or name its machine: NAME={text}"),
+        )?;
         if let Some(other) = nodes.iter().find(|n| n.node == node) {
             return Err(Error::input(
                 format!("runs {} and {run} are both of {node}", other.run.unwrap_or(0)),
@@ -211,15 +207,13 @@ fn found<'t>(text: &'t str, store: &mut Store) -> Result<(Option<&'t str>, i64)>
         }
         _ => (Path::new(run), None),
     };
-    let other = Store::open(path)?.ok_or_else(|| {
-        Error::input(
-            format!("{} is neither a run nor a store", path.display()),
-            "specify a stored run's number (`iotrail list`), or the path of another machine's store",
-        )
-    })?;
+    let other = Store::open(path)?.or_input(
+        format_args!("{} is neither a run nor a store", path.display()),
+        "specify a stored run's number (`iotrail list`), or the path of another machine's store",
+    )?;
     let theirs = match number {
         Some(number) => number,
-        None => other.last()?.ok_or_else(|| Error::input(format!("{} contains no run", path.display()), "omit it"))?,
+        None => other.last()?.or_input(format_args!("{} contains no run", path.display()), "omit it")?,
     };
     drop(other);
     let here = store.take_in_run(path, theirs)?.ok_or_else(|| unknown_run(theirs, path))?;

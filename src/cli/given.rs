@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::input;
 use iotrail_schema::fleet_record;
 use iotrail_schema::measurement::{self, Measurement};
@@ -54,12 +54,10 @@ impl Stored {
             return Ok(text.parse().ok());
         }
         let store = self.store("no run")?;
-        store.last()?.map(Some).ok_or_else(|| {
-            Error::input(
-                format!("nothing is stored in {}", store.path().display()),
-                "run an experiment: `iotrail run coop --quick`",
-            )
-        })
+        store.last()?.map(Some).or_input(
+            format_args!("nothing is stored in {}", store.path().display()),
+            "run an experiment: `iotrail run coop --quick`",
+        )
     }
 
     pub fn run(&mut self, run: i64) -> Result<RunRecord> {
@@ -261,12 +259,10 @@ fn field_before(text: &str, line: usize, column: usize) -> Option<&str> {
 
 pub fn open(path: Option<&Path>, lacking: &str) -> Result<Store> {
     let path = path.map_or_else(default_path, |p| Ok(p.to_owned()))?;
-    Store::open(&path)?.ok_or_else(|| {
-        Error::input(
-            format!("{lacking}: store {} does not exist", path.display()),
-            "specify the store with --store, or specify JSON files",
-        )
-    })
+    Store::open(&path)?.or_input(
+        format_args!("{lacking}: store {} does not exist", path.display()),
+        "specify the store with --store, or specify JSON files",
+    )
 }
 
 pub fn unknown_run(run: i64, store: &Path) -> Error {

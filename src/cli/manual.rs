@@ -15,7 +15,7 @@ use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 use iotrail_base::interrupt;
 use iotrail_base::output::{self, Existing, Folder};
 use page::{Entry, Page};
@@ -32,7 +32,7 @@ pub struct ManArgs {
 }
 
 pub fn run(args: &ManArgs) -> Result<u8> {
-    let pages = pages().map_err(|e| Error::machine("cannot create the manual pages", "report this").because(e))?;
+    let pages = pages().or_machine("cannot create the manual pages", "report this")?;
     for (name, _) in &pages {
         let place = args.folder.join(name);
         if !is_ours(&place) {

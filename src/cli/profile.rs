@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_path::sample::Sample;
 use iotrail_probe::profile::{DEFAULT_HZ, MAX_HZ};
@@ -100,10 +100,10 @@ impl Files {
         }
         if let Some(file) = self.flamegraph {
             let subtitle = format!("kernel stacks by thread, {} samples per second per CPU, {} lost", how.hz, how.lost);
-            let svg = flamegraph::svg(&lines, of, &subtitle).map_err(|e| {
-                let remedy = "measure longer, or specify other --stacks";
-                Error::machine(format!("cannot draw {}", file.path().display()), remedy).because(e)
-            })?;
+            let svg = flamegraph::svg(&lines, of, &subtitle).or_machine(
+                format_args!("cannot draw {}", file.path().display()),
+                "measure longer, or specify other --stacks",
+            )?;
             output::write(file, &svg)?;
         }
         Ok(())

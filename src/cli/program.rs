@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 use toml::{Table, Value};
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_experiment::load::Kind;
 use iotrail_experiment::program::ready::Ready;
 
@@ -56,12 +56,10 @@ impl ProgramOptions {
     /// An experiment's `[load]` with this program.
     pub fn load(&self, command: &[OsString]) -> Result<Table> {
         let words = command.iter().map(|word| {
-            word.to_str().map(Value::from).ok_or_else(|| {
-                Error::input(
-                    format!("{} is not UTF-8", word.to_string_lossy()),
-                    "start it from a script with a UTF-8 name",
-                )
-            })
+            word.to_str().map(Value::from).or_input(
+                format_args!("{} is not UTF-8", word.to_string_lossy()),
+                "start it from a script with a UTF-8 name",
+            )
         });
         let mut load = Table::new();
         load.insert("program".into(), Value::Array(words.collect::<Result<_>>()?));

@@ -3,7 +3,7 @@
 
 use super::{fleet, report};
 use crate::runner::Shown;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 use iotrail_base::words::{list, plural};
 use iotrail_cluster::{Collected, Fleet, Work};
 use iotrail_report::terminal::{self, Column, Screen, Style};
@@ -43,9 +43,8 @@ fn show_answer(collected: &Collected, how: Shown<'_>) -> Result<()> {
     let path = how.store.map_or_else(default_path, |path| Ok(path.to_owned()))?;
     let runs: Vec<i64> = record.runs().map(|(_, run)| run).collect();
     let opened = || {
-        Store::open(&path)?.ok_or_else(|| {
-            Error::machine(format!("store {} no longer exists", path.display()), "another program removed it")
-        })
+        Store::open(&path)?
+            .or_machine(format_args!("store {} no longer exists", path.display()), "another program removed it")
     };
     match (&runs[..], record.nodes.len()) {
         ([], _) => {}

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use super::monitor::CaptureDir;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 use iotrail_host::clock;
 use iotrail_report::terminal;
 use iotrail_schema::stall::{SCHEMA, StallList};
@@ -39,12 +39,10 @@ pub fn run(args: &StallsArgs) -> Result<u8> {
         }
         return Ok(0);
     };
-    let stall = stalls.get(number as usize - 1).ok_or_else(|| {
-        Error::input(
-            format!("no stall {number} of {} in {}", stalls.len(), dir.display()),
-            "`iotrail stalls` lists them",
-        )
-    })?;
+    let stall = stalls.get(number as usize - 1).or_input(
+        format_args!("no stall {number} of {} in {}", stalls.len(), dir.display()),
+        "`iotrail stalls` lists them",
+    )?;
     let capture = capture::read(Path::new(&stall.capture))?;
     match args.json {
         true => terminal::print_json(&capture)?,

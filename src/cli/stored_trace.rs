@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::given::{LONGEST, open, unreadable};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::input;
 use iotrail_schema::stored_trace::{TraceState, id, number};
 use iotrail_schema::trace_record::{SCHEMA, TraceRecord};
@@ -54,9 +54,8 @@ pub fn named(text: &str, store: Option<&Path>) -> Result<Option<NamedTrace>> {
         return Ok(None);
     }
     let text_of = input::text(path, LONGEST).map_err(|e| unreadable(path, e))?;
-    let record = serde_json::from_str(&text_of).map_err(|e| {
-        Error::input(format!("{text} is not a readable trace"), "use the version of iotrail that wrote it").because(e)
-    })?;
+    let record = serde_json::from_str(&text_of)
+        .or_input(format_args!("{text} is not a readable trace"), "use the version of iotrail that wrote it")?;
     let name = path.file_name().map_or_else(|| text.to_owned(), |name| name.to_string_lossy().into_owned());
     Ok(Some(NamedTrace { name, number: None, record, again: format!("iotrail report {text}") }))
 }
@@ -106,11 +105,9 @@ pub fn requests(trace: i64, path: Option<&Path>) -> Result<(Reader, String)> {
     if let Some(recording) = found.summary.recording {
         return Ok((Reader::open(&PathBuf::from(&recording))?, recording));
     }
-    let bytes = store.slowest(trace)?.ok_or_else(|| {
-        Error::input(
-            format!("no requests of trace {} are stored", id(trace)),
-            "only requests of io_uring are recorded; trace again with --record FILE or --slowest K",
-        )
-    })?;
+    let bytes = store.slowest(trace)?.or_input(
+        format_args!("no requests of trace {} are stored", id(trace)),
+        "only requests of io_uring are recorded; trace again with --record FILE or --slowest K",
+    )?;
     Ok((Reader::of_bytes(&bytes, &id(trace))?, id(trace)))
 }

@@ -17,7 +17,7 @@ use crate::cli::program::{ProgramOptions, without_place};
 use crate::cli::slurm;
 use crate::runner::outline;
 use crate::runner::{self, Shown};
-use iotrail_base::error::{Error, NOT_EVALUATED, Result};
+use iotrail_base::error::{Error, NOT_EVALUATED, OrFail, Result};
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::units::Span;
 use iotrail_cluster::Work;
@@ -302,9 +302,10 @@ fn arms(args: &TryArgs) -> Result<Vec<Table>> {
         all.push(arm(&format!("cpus {cpus}"), vec![("cpus", Value::from(cpus.clone()))]));
     }
     for text in &args.commands {
-        let (name, command) = text.split_once(':').ok_or_else(|| {
-            Error::input(format!("--arm '{text}' is not 'NAME: COMMAND'"), "as --arm 'threads: ./server --io threads'")
-        })?;
+        let (name, command) = text.split_once(':').or_input(
+            format_args!("--arm '{text}' is not 'NAME: COMMAND'"),
+            "as --arm 'threads: ./server --io threads'",
+        )?;
         let what = if args.program.server.is_some() { "server" } else { "program" };
         all.push(arm(name.trim(), vec![(what, Value::from(command.trim()))]));
     }

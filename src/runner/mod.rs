@@ -13,7 +13,7 @@ use self::printed::{Printed, head};
 use self::progress::Progress;
 use iotrail_answer::compare;
 use iotrail_answer::expectation::{Judged, judge};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::interrupt;
 use iotrail_base::output;
 use iotrail_base::words::plural;
@@ -36,12 +36,10 @@ use iotrail_store::{Store, default_path, named};
 /// Measures the remaining slots, reads back everything stored for the run, and compares.
 pub fn measured(plan: &Plan, started: &Started, store: &mut Store) -> Result<(Outcome, RunRecord)> {
     let outcome = measure(plan, started, store)?;
-    let mut record = store.load(started.run)?.ok_or_else(|| {
-        Error::machine(
-            format!("run {} is no longer in {}", started.run, store.path().display()),
-            "another program removed it",
-        )
-    })?;
+    let mut record = store.load(started.run)?.or_machine(
+        format_args!("run {} is no longer in {}", started.run, store.path().display()),
+        "another program removed it",
+    )?;
     record.comparisons = compared(&record, store)?;
     Ok((outcome, record))
 }

@@ -120,7 +120,7 @@ impl Error {
     }
 
     /// Adds the cause, which is printed between `what` and `remedy`.
-    pub fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn because(mut self, cause: impl Into<Cause>) -> Self {
         let cause = cause.into();
         self.errno = self.errno.or(cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error));
         self.source = Some(cause);
@@ -149,6 +149,32 @@ impl fmt::Display for Error {
         }
         // On one line, whatever the cause contains, without control characters from names.
         f.write_str(&sanitise(&line.split('\n').map(str::trim).collect::<Vec<_>>().join(" ")))
+    }
+}
+
+/// Turns another library's error, or a missing value, into an [`Error`].
+pub trait OrFail<T>: Sized {
+    /// `fail` makes the error; another library's error becomes its cause.
+    fn or_fail(self, fail: impl FnOnce() -> Error) -> Result<T>;
+
+    fn or_input(self, what: impl fmt::Display, remedy: impl fmt::Display) -> Result<T> {
+        self.or_fail(|| Error::input(what.to_string(), remedy.to_string()))
+    }
+
+    fn or_machine(self, what: impl fmt::Display, remedy: impl fmt::Display) -> Result<T> {
+        self.or_fail(|| Error::machine(what.to_string(), remedy.to_string()))
+    }
+}
+
+impl<T, E: Into<Cause>> OrFail<T> for std::result::Result<T, E> {
+    fn or_fail(self, fail: impl FnOnce() -> Error) -> Result<T> {
+        self.map_err(|e| fail().because(e))
+    }
+}
+
+impl<T> OrFail<T> for Option<T> {
+    fn or_fail(self, fail: impl FnOnce() -> Error) -> Result<T> {
+        self.ok_or_else(fail)
     }
 }
 

@@ -29,7 +29,7 @@ use std::time::Duration;
 use clap::ArgGroup;
 
 use follow::Patience;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::interrupt;
 use iotrail_base::units::Span;
 use iotrail_base::words::plural;
@@ -100,12 +100,10 @@ pub struct Chosen {
 impl Chosen {
     pub fn or_named(&self, fleet: &Fleet) -> Result<Wanted> {
         let count = self.count.map(|count| Wanted::Count { count, constraint: self.constraint.clone() });
-        fleet.named().or(count).ok_or_else(|| {
-            Error::input(
-                "--slurm does not specify any nodes",
-                "specify nodes (--nodes LIST) or a number of nodes (--count N)",
-            )
-        })
+        fleet.named().or(count).or_input(
+            "--slurm does not specify any nodes",
+            "specify nodes (--nodes LIST) or a number of nodes (--count N)",
+        )
     }
 }
 
@@ -158,10 +156,8 @@ pub struct Served {
 
 /// Working directory for a user's program, on this machine.
 pub fn here() -> Result<PathBuf> {
-    std::env::current_dir().map_err(|e| {
-        Error::input("the working directory no longer exists", "change to a directory that exists on the nodes")
-            .because(e)
-    })
+    std::env::current_dir()
+        .or_input("the working directory no longer exists", "change to a directory that exists on the nodes")
 }
 
 /// The command line, including a random seed.
@@ -296,9 +292,7 @@ fn usable(wanted: &Wanted, more: &[String]) -> Result<(Vec<String>, Vec<FleetNod
     let all = nodes::all().map_err(|f| f.error("cannot read the nodes"))?;
     let (mut can, mut cannot) = (Vec::new(), Vec::new());
     for name in names {
-        let Some(node) = all.get(&name) else {
-            return Err(Error::input(format!("Slurm has no node {name}"), "`sinfo -N` lists the nodes"));
-        };
+        let node = all.get(&name).or_input(format_args!("Slurm has no node {name}"), "`sinfo -N` lists the nodes")?;
         match node.unusable() {
             None => can.push(name),
             Some(why) => {

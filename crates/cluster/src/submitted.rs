@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::second::Second;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::locked::{Locked, lock, sign};
 use iotrail_slurm::outbox::{Item, Outbox};
 use iotrail_slurm::script::Program;
@@ -73,13 +73,10 @@ impl Submitted {
             let part = folder.join(format!("{PLAN}.part"));
             fs::write(&part, text).and_then(|()| fs::rename(&part, folder.join(PLAN)))
         });
-        kept.map_err(|e| {
-            Error::machine(
-                format!("cannot record the submitted jobs in {}", folder.display()),
-                "specify another --store",
-            )
-            .because(e)
-        })
+        kept.or_machine(
+            format_args!("cannot record the submitted jobs in {}", folder.display()),
+            "specify another --store",
+        )
     }
 
     /// `None` if the job does not exist or has been collected.
@@ -94,10 +91,10 @@ impl Submitted {
                 );
             }
         };
-        serde_json::from_slice(&text).map(Some).map_err(|e| {
-            let remedy = "collect the job with the iotrail that submitted it";
-            Error::input(format!("{} was written by another version of iotrail", path.display()), remedy).because(e)
-        })
+        serde_json::from_slice(&text).map(Some).or_input(
+            format_args!("{} was written by another version of iotrail", path.display()),
+            "collect the job with the iotrail that submitted it",
+        )
     }
 
     /// Directory of its results next to the store.
@@ -119,10 +116,9 @@ impl Submitted {
         }
         let here = Outbox::new(&folder, task).path(Item::Store);
         let copied = fs::create_dir_all(&folder).and_then(|()| fs::copy(&from, &here));
-        copied.map(|_| here).map_err(|e| {
-            Error::machine(format!("cannot copy {} to {}", from.display(), folder.display()), "check its free space")
-                .because(e)
-        })
+        copied
+            .map(|_| here)
+            .or_machine(format_args!("cannot copy {} to {}", from.display(), folder.display()), "check its free space")
     }
 
     /// Called when no more results are expected.
@@ -159,13 +155,10 @@ pub fn watch(store: &Path, job: u64) -> Result<Watching> {
 /// Creates a directory for this job in the shared directory.
 pub fn make_shared(dir: &Path) -> Result<PathBuf> {
     let made = tempfile::Builder::new().prefix("iotrail-slurm-").tempdir_in(dir);
-    let made = made.map_err(|e| {
-        Error::machine(
-            format!("cannot create a directory in {}", dir.display()),
-            "check its free space and permissions",
-        )
-        .because(e)
-    })?;
+    let made = made.or_machine(
+        format_args!("cannot create a directory in {}", dir.display()),
+        "check its free space and permissions",
+    )?;
     Ok(made.keep())
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Work;
 use super::second::Second;
 use super::submitted::{self, Submitted};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_schema::fleet_record::FleetRecord;
 use iotrail_slurm::script::{self, Program, Script};
 use iotrail_slurm::{control, queue, submit};
@@ -47,14 +47,12 @@ impl SubmitOptions<'_> {
 
     /// The path from which the nodes run iotrail; copies it to the shared directory if necessary.
     fn program(&self, shared: Option<&Path>) -> Result<Program> {
-        let ours = std::env::current_exe()
-            .map_err(|e| Error::machine("cannot find the iotrail binary", "start it again").because(e))?;
+        let ours = std::env::current_exe().or_machine("cannot find the iotrail binary", "start it again")?;
         Ok(match (shared, self.ship) {
             (Some(folder), true) => {
                 let copy = folder.join("iotrail");
-                std::fs::copy(&ours, &copy).map_err(|e| {
-                    Error::machine("cannot copy iotrail to the --shared directory", "check its free space").because(e)
-                })?;
+                std::fs::copy(&ours, &copy)
+                    .or_machine("cannot copy iotrail to the --shared directory", "check its free space")?;
                 Program::At(copy)
             }
             (None, true) => Program::Comes,

@@ -16,7 +16,7 @@ use super::file::{Experiment, Point, Scale, settled, to_json};
 use super::load::{Ends, Kind, Load};
 use super::program::expected::Expected;
 use combination::{Combination, each_combination, label, merged, params, refuse_combination, refuse_in};
-use iotrail_base::error::{self, Error, Result};
+use iotrail_base::error::{self, Error, OrFail, Result};
 use iotrail_base::units::Bytes;
 use iotrail_load::options::{EngineKind, LoadOptions, Trace};
 use iotrail_schema::measurement;
@@ -503,8 +503,7 @@ pub fn difference(stored: &str, wanted: &str) -> String {
 
 /// Makes a path absolute, because the working directory may change before a resume.
 pub fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path)
-        .map_err(|e| Error::input(format!("cannot use {}", path.display()), "specify an absolute path").because(e))
+    std::path::absolute(path).or_input(format_args!("cannot use {}", path.display()), "specify an absolute path")
 }
 
 #[cfg(test)]

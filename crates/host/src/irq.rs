@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::cpu::parse_list;
 use super::files::{self, ROOT};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 
 /// /proc/interrupts at one moment, or the difference between two.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,12 +42,9 @@ pub fn snapshot() -> Result<Interrupts> {
 }
 
 pub(super) fn snapshot_in(root: &Path) -> Result<Interrupts> {
-    let text = fs::read_to_string(root.join("proc/interrupts")).map_err(|e| {
-        Error::machine("cannot read /proc/interrupts", "run where /proc is mounted and readable").because(e)
-    })?;
-    parse(&text).ok_or_else(|| {
-        Error::machine("/proc/interrupts has no header line with CPU columns", "report this with the file's text")
-    })
+    let text = fs::read_to_string(root.join("proc/interrupts"))
+        .or_machine("cannot read /proc/interrupts", "run where /proc is mounted and readable")?;
+    parse(&text).or_machine("/proc/interrupts has no header line with CPU columns", "report this with the file's text")
 }
 
 fn parse(text: &str) -> Option<Interrupts> {

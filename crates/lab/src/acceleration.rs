@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use super::cache::{Cache, cannot_write};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 use iotrail_host::{cpu, kernel};
 
 /// How guest instructions are executed.
@@ -29,9 +29,9 @@ impl Acceleration {
 
     /// KVM, or an error with the reason why it does not work.
     pub fn kvm() -> Result<Self> {
-        kvm_works().map(|()| Acceleration::Kvm).map_err(|e| {
-            Error::machine("KVM does not work here", "omit --accel; the lab then emulates the processor").because(e)
-        })
+        kvm_works()
+            .map(|()| Acceleration::Kvm)
+            .or_machine("KVM does not work here", "omit --accel; the lab then emulates the processor")
     }
 }
 

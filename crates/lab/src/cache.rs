@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::folders::{self, own};
 
 /// Entries are complete or missing: each is created under another name and renamed.
@@ -19,9 +19,8 @@ impl Cache {
     /// `named`, or `$XDG_CACHE_HOME/iotrail/lab`, or `~/.cache/iotrail/lab`. Creates nothing yet.
     pub fn at(named: Option<&Path>) -> Result<Self> {
         let root = match named {
-            Some(path) => std::path::absolute(path).map_err(|e| {
-                Error::input("cannot determine the cache directory", "specify it with --cache DIR").because(e)
-            })?,
+            Some(path) => std::path::absolute(path)
+                .or_input("cannot determine the cache directory", "specify it with --cache DIR")?,
             None => {
                 const REMEDY: &str = "specify the lab's cache with --cache DIR";
                 let dir = folders::cache();

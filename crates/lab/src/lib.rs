@@ -47,7 +47,7 @@ use self::order::{FOLDER, LEFT, LEFT_VARIABLE, Order, PROGRAM, STATE};
 use crate::acceleration::{Acceleration, Failure};
 use crate::arch::Arch;
 use crate::root::Root;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::folders::TARGET_VARIABLE;
 use iotrail_base::folders::temporary::Folder as RunFolder;
 use iotrail_base::output::{Existing, Folder};
@@ -98,21 +98,17 @@ pub fn prepare<'a>(asked: &'a MachineOptions<'a>, tell: &dyn Fn(&str)) -> Result
     }
     let qemu = tools::qemu(asked.cache, asked.arch, acceleration, tell)?;
     let busybox = tools::busybox(asked.cache, asked.arch, tell)?;
-    let folder = RunFolder::make(&std::env::temp_dir(), PREFIX).map_err(|e| {
-        Error::machine(
-            "cannot create a directory for the run",
-            "check the free space and the permissions of TMPDIR or /tmp",
-        )
-        .because(e)
-    })?;
+    let folder = RunFolder::make(&std::env::temp_dir(), PREFIX).or_machine(
+        "cannot create a directory for the run",
+        "check the free space and the permissions of TMPDIR or /tmp",
+    )?;
     let at = |name: &str| folder.path().join(name);
     let files = |e| cannot_write(folder.path(), e);
     std::fs::create_dir_all(at(SHARED).join(LEFT)).map_err(files)?;
     std::fs::create_dir_all(at(SHARED).join(STATE)).map_err(files)?;
-    let program = std::env::current_exe().and_then(std::fs::canonicalize).map_err(|e| {
-        Error::machine("cannot find the iotrail binary", "start iotrail again: the binary was replaced or removed")
-            .because(e)
-    })?;
+    let program = std::env::current_exe()
+        .and_then(std::fs::canonicalize)
+        .or_machine("cannot find the iotrail binary", "start iotrail again: the binary was replaced or removed")?;
     let link = at(SHARED).join(PROGRAM);
     link.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(files)?;
     match asked.root {
@@ -223,9 +219,7 @@ pub fn refresh(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<()> {
 /// experiments' target, which are the lab's.
 fn order(command: &[OsString], has_drive: bool, other_root: bool) -> Result<Order> {
     let here = if other_root { Ok("/".into()) } else { std::env::current_dir() };
-    let here = here.map_err(|e| {
-        Error::input("the working directory no longer exists", "change to an existing directory").because(e)
-    })?;
+    let here = here.or_input("the working directory no longer exists", "change to an existing directory")?;
     let (variables, search) = if other_root {
         (root::environment(std::env::vars_os()), Some("/usr/sbin:/usr/bin:/sbin:/bin".into()))
     } else {
@@ -273,23 +267,17 @@ fn initramfs(asked: &MachineOptions, busybox: &Path) -> Result<Vec<u8>> {
     let boot: Vec<&str> = closure.to_load.iter().map(String::as_str).filter(|name| *name != "nvme").collect();
     // modprobe searches the directory of the running release. A directory of another name must belong to the same
     // kernel.
-    let release = modules.file_name().and_then(|n| n.to_str()).ok_or_else(|| {
-        Error::input(
-            format!("{} is not named after a kernel release", modules.display()),
-            "specify lib/modules/RELEASE with --modules",
-        )
-    })?;
+    let release = modules.file_name().and_then(|n| n.to_str()).or_input(
+        format_args!("{} is not named after a kernel release", modules.display()),
+        "specify lib/modules/RELEASE with --modules",
+    )?;
     // A symlink on the path would point elsewhere if this machine's files are not the guest's root.
-    let modules_here = modules.canonicalize().map_err(|e| {
-        Error::input(
-            format!("cannot find the modules in {}", modules.display()),
-            "specify lib/modules/RELEASE with --modules",
-        )
-        .because(e)
-    })?;
-    let busybox = std::fs::read(busybox).map_err(|e| {
-        Error::machine(format!("cannot read {}", busybox.display()), "remove it; it will be fetched again").because(e)
-    })?;
+    let modules_here = modules.canonicalize().or_input(
+        format_args!("cannot find the modules in {}", modules.display()),
+        "specify lib/modules/RELEASE with --modules",
+    )?;
+    let busybox = std::fs::read(busybox)
+        .or_machine(format_args!("cannot read {}", busybox.display()), "remove it; it will be fetched again")?;
     let mut archive = Archive::default();
     for folder in ["bin", "dev", "host", "lib", "proc", "root", "sys", "writes"] {
         archive.folder(folder);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::kernel::unpack;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 
 /// A module file for the guest, uncompressed: an emulated guest takes long to decompress xz.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,13 +30,10 @@ pub struct Closure {
 pub fn closure(folder: &Path, names: &[&str]) -> Result<Closure> {
     let read = |file: &str| {
         let path = folder.join(file);
-        std::fs::read_to_string(&path).map_err(|e| {
-            Error::input(
-                format!("cannot read {}", path.display()),
-                "specify the kernel's module directory with --modules",
-            )
-            .because(e)
-        })
+        std::fs::read_to_string(&path).or_input(
+            format_args!("cannot read {}", path.display()),
+            "specify the kernel's module directory with --modules",
+        )
     };
     let listed = read("modules.dep")?;
     let dependencies = Dependencies::parse(&listed);

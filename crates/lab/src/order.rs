@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 
 /// Path of the shared directory in the guest.
 pub use iotrail_base::folders::OF_A_GUEST as FOLDER;
@@ -36,13 +36,10 @@ impl Order {
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(ORDER);
         let read = std::fs::read(&path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
-        read.map_err(|e| {
-            Error::input(
-                format!("cannot read the order {}", path.display()),
-                "this command is for the lab's guest: use `iotrail lab run`",
-            )
-            .because(e)
-        })
+        read.or_input(
+            format_args!("cannot read the order {}", path.display()),
+            "this command is for the lab's guest: use `iotrail lab run`",
+        )
     }
 }
 

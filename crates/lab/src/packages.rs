@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::arch::Arch;
 use super::cache::{Cache, cannot_write};
 use super::sources::Mirror;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 
 /// Suites of the archive and the security updates with kernels from 6.1 on.
 const ARCHIVE: [&str; 4] = ["bookworm", "bookworm-backports", "trixie", "trixie-backports"];
@@ -158,13 +158,10 @@ impl<'a> Packages<'a> {
 /// Runs a command without input and returns its standard output. Its error message becomes the cause.
 pub(super) fn said_by(command: &mut Command, name: &str) -> Result<String> {
     command.stdin(Stdio::null()).env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive");
-    let output = command.output().map_err(|e| {
-        Error::machine(
-            format!("cannot fetch packages: cannot run {name}"),
-            "fetch them on a Debian-based machine, or specify a kernel with --kernel FILE --modules DIR",
-        )
-        .because(e)
-    })?;
+    let output = command.output().or_machine(
+        format_args!("cannot fetch packages: cannot run {name}"),
+        "fetch them on a Debian-based machine, or specify a kernel with --kernel FILE --modules DIR",
+    )?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::arch::Arch;
 use super::cache::{Cache, cannot_write};
 use super::packages::Packages;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 
 /// A root file system other than this machine's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,16 +31,16 @@ pub fn root(
         return Ok(None);
     }
     let named = |path: &Path, what: &str, option: &str| {
-        std::fs::canonicalize(path).map_err(|e| {
-            Error::input(format!("cannot read {what} {}", path.display()), format!("specify another one with {option}"))
-                .because(e)
-        })
+        std::fs::canonicalize(path).or_input(
+            format_args!("cannot read {what} {}", path.display()),
+            format_args!("specify another one with {option}"),
+        )
     };
     let program = match program {
         Some(program) => named(program, "the program", "--program")?,
-        None if arch == Arch::host() => std::env::current_exe().map_err(|e| {
-            Error::machine("cannot find the iotrail binary", "specify it with --program FILE").because(e)
-        })?,
+        None if arch == Arch::host() => {
+            std::env::current_exe().or_machine("cannot find the iotrail binary", "specify it with --program FILE")?
+        }
         None => {
             return Err(Error::input(
                 format!("this iotrail binary does not run on {arch}"),

@@ -15,7 +15,7 @@ use super::line::{FromGuest, FromHost};
 use super::machine::{CONSOLE, Machine, SAID};
 use crate::acceleration::{Acceleration, Failure};
 use crate::arch::Arch;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::words::quoted;
 
 /// Options of a session.
@@ -131,10 +131,8 @@ fn attempt(
     let kvm = Failure::of(prepared.asked.cache, &prepared.asked.kernel.vmlinux);
     let started = Instant::now();
     let mut machine = prepared.parts().start()?;
-    let events = connect(&machine).map_err(|e| {
-        Error::machine("cannot listen to the virtual machine", "check the process and file limits: ulimit -a")
-            .because(e)
-    })?;
+    let events = connect(&machine)
+        .or_machine("cannot listen to the virtual machine", "check the process and file limits: ulimit -a")?;
     let (mut boot, mut asked, mut fed) = (None::<Duration>, None, false);
     let (mut stdout, mut stderr) = (0, 0);
     loop {

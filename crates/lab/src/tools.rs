@@ -8,7 +8,7 @@ use super::arch::Arch;
 use super::cache::Cache;
 use super::packages::Packages;
 use crate::acceleration::Acceleration;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::programs;
 
 /// How to run a program: arguments that precede its options, and environment variables.
@@ -91,9 +91,8 @@ fn unpacked(folder: &Path, arch: Arch) -> Result<Program> {
         ));
     };
     let mut words: Vec<OsString> = vec![loader.into(), "--library-path".into()];
-    words.push(std::env::join_paths(&libraries).map_err(|e| {
-        Error::input("the cache path contains a colon", "specify another directory with --cache DIR").because(e)
-    })?);
+    let joined = std::env::join_paths(&libraries);
+    words.push(joined.or_input("the cache path contains a colon", "specify another directory with --cache DIR")?);
     words.push(program.into());
     // It looks for its firmware next to its executable, which appears to be the loader.
     for data in ["usr/share/qemu", "usr/share/seabios"] {
@@ -115,7 +114,7 @@ pub fn busybox(cache: &Cache, arch: Arch, tell: &dyn Fn(&str)) -> Result<PathBuf
     places
         .into_iter()
         .find(|p| p.exists())
-        .ok_or_else(|| Error::machine(format!("{} contains no busybox", folder.display()), "remove it and try again"))
+        .or_machine(format_args!("{} contains no busybox", folder.display()), "remove it and try again")
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::engine::Passage;
 use crate::engine::io_uring::cmd;
 use crate::engine::nvme::identify::Namespace;
 use crate::engine::nvme::user::{self, Controller};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::block;
 use iotrail_host::pci::Address;
 use iotrail_schema::measurement::Warning;
@@ -106,12 +106,10 @@ fn claim_disk(path: &Path) -> Result<Option<File>> {
 
 /// `0000:00:04.0` or `0000:00:04.0/2`, for `--engine nvme_user`.
 pub fn own(spec: &LoadSpec, path: &Path) -> Result<Opened> {
-    let Some((address, wanted)) = path.to_str().and_then(parse) else {
-        return Err(Error::input(
-            format!("--engine {} requires a drive's PCI address, but {} is not one", spec.engine, path.display()),
-            "use --file 0000:00:04.0, with /N for namespace N; `lspci -D -d ::0108` lists the drives",
-        ));
-    };
+    let (address, wanted) = path.to_str().and_then(parse).or_input(
+        format_args!("--engine {} requires a drive's PCI address, but {} is not one", spec.engine, path.display()),
+        "use --file 0000:00:04.0, with /N for namespace N; `lspci -D -d ::0108` lists the drives",
+    )?;
     check_leave(spec, path)?;
     let controller = Controller::open(&address, wanted, spec.jobs, user::entries(spec.depth))?;
     let limit = controller.limits.transfer_bytes(controller.capabilities.least_page_shift());

@@ -19,7 +19,7 @@ use std::time::{Instant, SystemTime};
 use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, fadvise, fallocate, linkat};
 use rustix::io::Errno;
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::plain::say;
 
 use super::alignment::check_alignment;
@@ -39,9 +39,7 @@ pub fn make(spec: &LoadSpec, path: &Path, progress: &mut dyn FnMut(Progress), st
             "specify the file itself, or remove the symlink",
         ));
     }
-    let Some(bytes) = spec.size else {
-        return Err(Error::input(format!("{name} does not exist"), "specify --size to create it"));
-    };
+    let bytes = spec.size.or_input(format_args!("{name} does not exist"), "specify --size to create it")?;
     if bytes < u64::from(spec.block_bytes) {
         return Err(Error::input(
             format!("--size {bytes} is less than one block of {}", spec.block_bytes),

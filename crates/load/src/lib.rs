@@ -63,7 +63,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use iotrail_base::error::{Error, Kind, Result};
+use iotrail_base::error::{Error, Kind, OrFail, Result};
 
 use job::Shared;
 use lookout::{Lookout, TICK};
@@ -119,9 +119,8 @@ pub fn run(
     buffers::check_room(spec.jobs, spec.depth, spec.block_bytes)?;
     let target = target::Target::open(spec, progress, stop)?;
     let parties = spec.jobs as usize * if spec.reaper == ReaperKind::Same { 1 } else { 2 };
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_err(|e| Error::machine("the system clock is set before 1970", "set it").because(e))?;
+    let now =
+        SystemTime::now().duration_since(UNIX_EPOCH).or_machine("the system clock is set before 1970", "set it")?;
     let seed = spec.seed.unwrap_or_else(iotrail_stats::random::fresh_seed);
     let shared = Shared {
         spec,

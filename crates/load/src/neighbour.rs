@@ -9,7 +9,7 @@ use rustix::process::{
 use rustix::thread::sched_setaffinity;
 
 use super::cpus;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 
 /// Compute-bound processes; they exit on drop, and with the calling thread, however it ends.
 #[derive(Debug, Default)]
@@ -24,10 +24,10 @@ impl Neighbours {
         let mut all = Self::default();
         for &cpu in cpus {
             for _ in 0..each {
-                all.children.push(spawn(cpu).map_err(|e| {
-                    Error::machine(format!("cannot start a CPU-bound process on CPU {cpu}"), "use fewer in --neighbour")
-                        .because(e)
-                })?);
+                all.children.push(spawn(cpu).or_machine(
+                    format_args!("cannot start a CPU-bound process on CPU {cpu}"),
+                    "use fewer in --neighbour",
+                )?);
             }
         }
         Ok(all)

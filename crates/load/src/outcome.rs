@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use crate::engine::capabilities::Failure;
 use crate::engine::io_uring::flags::Flag;
 use crate::engine::nvme::status::Status;
-use iotrail_base::error::{Error, Result, errno_name};
+use iotrail_base::error::{Error, OrFail, Result, errno_name};
 use iotrail_schema::measurement::{Cpu, ErrorCount, LoadRecord, Phases, Throughput, Warning};
 
 use iotrail_base::corruption::Corruption;
@@ -84,7 +84,7 @@ pub fn assemble(spec: &LoadSpec, clock: &Clock, jobs: Vec<JobOutcome>, around: C
     let mut tids = Vec::new();
     let mut granted = Vec::new();
     for job in jobs {
-        sum.add(&job.tally).map_err(|e| Error::machine("cannot add the jobs' histograms", "").because(e))?;
+        sum.add(&job.tally).or_machine("cannot add the jobs' histograms", "")?;
         if let Some((lag, miss)) = job.lateness {
             lag_ns = lag_ns.max(lag);
             missed += miss;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use probe::probe;
 
 use crate::engine::{self, Completion, Drive, Opened, Opening, Queued, Reaper, Submitter, Wait};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 
 use super::buffers::Buffers;
 use super::feeder::Feeder;
@@ -38,9 +38,8 @@ fn open_and_drive(shared: &Shared, job: u32, fd: Option<RawFd>) -> Result<JobOut
     if let Some(&cpu) = spec.cpus.get(job as usize) {
         cpus::bind(cpu)?;
     }
-    let buffers = Buffers::placed(spec.depth, spec.block_bytes, seed_of(shared, job)).map_err(|e| {
-        Error::machine("cannot allocate the I/O buffers", "use a smaller --depth, --bs or --jobs").because(e)
-    })?;
+    let buffers = Buffers::placed(spec.depth, spec.block_bytes, seed_of(shared, job))
+        .or_machine("cannot allocate the I/O buffers", "use a smaller --depth, --bs or --jobs")?;
     let memory = buffers.memory();
     let opening = Opening {
         engine: spec.engine.engine(),
@@ -87,8 +86,7 @@ impl Drive for Start<'_, '_> {
         if spec.verify {
             feeder = feeder.verify(region, seed);
         }
-        let scratch = Pages::new(spec.scratch)
-            .map_err(|e| Error::machine("cannot allocate the scratch memory", "omit --scratch").because(e))?;
+        let scratch = Pages::new(spec.scratch).or_machine("cannot allocate the scratch memory", "omit --scratch")?;
         let mut in_flight = 0;
         let outcome = match spec.reaper {
             ReaperKind::Same => {

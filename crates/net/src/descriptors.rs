@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::limits;
 
 /// Descriptors reserved for purposes other than connections.
@@ -10,8 +10,7 @@ const SPARE: u64 = 32;
 
 /// Raises the soft limit on open files to the hard limit, and returns it.
 pub fn raise() -> Result<u64> {
-    let limit =
-        limits::now(Resource::Nofile).map_err(|e| Error::machine("cannot read the open file limit", "").because(e))?;
+    let limit = limits::now(Resource::Nofile).or_machine("cannot read the open file limit", "")?;
     let raised = Rlimit { current: limit.maximum, ..limit };
     let now = setrlimit(Resource::Nofile, raised).map_or(limit, |()| raised);
     Ok(now.current.unwrap_or(u64::MAX))
@@ -20,9 +19,8 @@ pub fn raise() -> Result<u64> {
 /// Fails unless `connections` more descriptors (and a few others) can be opened; raises the soft limit if necessary.
 pub fn make_room(connections: u64) -> Result<()> {
     let limit = raise()?;
-    let open = std::fs::read_dir("/proc/self/fd")
-        .map_err(|e| Error::machine("cannot count the open files", "mount /proc").because(e))?
-        .count() as u64;
+    let open =
+        std::fs::read_dir("/proc/self/fd").or_machine("cannot count the open files", "mount /proc")?.count() as u64;
     room(limit, open, connections)
 }
 

@@ -10,7 +10,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use super::created_skel::{CreatedSkelBuilder, types};
 use super::support;
 use crate::raw::read;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 
 /// One created ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +35,8 @@ impl Created {
             let (why, remedy) = support::refusal(&e);
             Error::machine(format!("cannot trace the creation of rings: {why}"), remedy).because(e)
         };
-        let ns = std::fs::metadata("/proc/self/ns/pid")
-            .map_err(|e| Error::machine("cannot identify this PID namespace", "mount /proc").because(e))?;
+        let ns =
+            std::fs::metadata("/proc/self/ns/pid").or_machine("cannot identify this PID namespace", "mount /proc")?;
         let mut room = MaybeUninit::uninit();
         let mut open = CreatedSkelBuilder::default().open(&mut room).map_err(failed)?;
         open.maps.rodata_data.as_deref_mut().expect("the object has constants").reader_ns = ns.ino() as u32;

@@ -22,7 +22,7 @@ use super::support;
 use super::symbols::Symbols;
 use crate::raw::read;
 use crate::raw::text;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::procfs;
 use iotrail_path::place;
 use iotrail_path::sample::{Sample, Stack};
@@ -170,7 +170,7 @@ impl<'room> Profiler<'room> {
 
     fn samples(&self) -> Result<Vec<Sample>> {
         // Read now, because programs loaded since then have their own symbols.
-        let symbols = Symbols::read().ok_or_else(|| Error::machine("cannot read /proc/kallsyms", "run as root"))?;
+        let symbols = Symbols::read().or_machine("cannot read /proc/kallsyms", "run as root")?;
         let maps = &self.skel.maps;
         let mut stacks: HashMap<u64, Vec<String>> = HashMap::new();
         for key in maps.stacks.keys() {

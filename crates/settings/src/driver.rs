@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::change::{Change, Rebinding, Undone, cause, is_gone};
 use super::queue::{along, parameters};
 use super::roots::{Roots, not_writable, present, write, write_checked};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::block::{self, queue_folders, usage};
 use iotrail_host::cpu::parse_list;
 use iotrail_host::files;
@@ -130,9 +130,8 @@ pub fn refusal(roots: &Roots, target: Option<&Target>, wanted: u32) -> Option<Er
 pub fn changes(roots: &Roots, target: Option<&Target>, wanted: u32) -> Result<Vec<Change>> {
     let Some(target) = target.filter(|t| t.poll_queues != Some(wanted)) else { return Ok(Vec::new()) };
     let device = device_of(roots, target)?;
-    let old = present(&device.parameter).map_err(|e| {
-        Error::machine(format!("cannot read {}", device.parameter.display()), "omit poll-queues").because(e)
-    })?;
+    let old = present(&device.parameter)
+        .or_machine(format_args!("cannot read {}", device.parameter.display()), "omit poll-queues")?;
     // The bind resets the queue settings of all disks on the device to the driver's defaults, including disks that are
     // not the target's.
     let mut changes = Vec::new();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::change::Change;
 use super::queue::along;
 use super::roots::{Roots, is_so, not_writable, present};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::files;
 
 const POLICIES: &str = "sys/devices/system/cpu/cpufreq";
@@ -43,8 +43,7 @@ pub fn changes(roots: &Roots, wanted: &str) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
     for policy in policies(roots) {
         let path = policy.join("scaling_governor");
-        let old = present(&path)
-            .map_err(|e| Error::machine(format!("cannot read {}", path.display()), "omit governor").because(e))?;
+        let old = present(&path).or_machine(format_args!("cannot read {}", path.display()), "omit governor")?;
         if old != wanted {
             // intel_pstate's performance governor fixes the preference; `userspace` loses its speed.
             let names = ["energy_performance_preference", "scaling_setspeed"];

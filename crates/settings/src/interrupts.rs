@@ -4,7 +4,7 @@ use super::change::Change;
 use super::conditions::CpuList;
 use super::driver;
 use super::roots::{Roots, is_so, not_writable, present};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::cpu::parse_list;
 use iotrail_host::{files, irq};
 use iotrail_schema::measurement::{Target, TargetInterrupt};
@@ -72,8 +72,7 @@ pub fn changes(roots: &Roots, target: Option<&Target>, wanted: &CpuList) -> Resu
     let mut changes = Vec::new();
     for interrupt in target.iter().flat_map(|t| &t.interrupts) {
         let path = roots.path(file(interrupt));
-        let old = present(&path)
-            .map_err(|e| Error::machine(format!("cannot read {}", path.display()), "omit irq-affinity").because(e))?;
+        let old = present(&path).or_machine(format_args!("cannot read {}", path.display()), "omit irq-affinity")?;
         if old != wanted.to_string() {
             changes.push(Change::Value { path, old, new: wanted.to_string() });
         }

@@ -36,7 +36,7 @@ pub use left::{Item, Restored, notice, restore};
 pub use queue::{MOST_REQUESTS, Queue};
 
 use conditions::Setting;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::block;
 use iotrail_schema::measurement::Target;
 use journal::Journal;
@@ -108,9 +108,8 @@ impl Settings {
     }
 
     fn open_in(roots: Roots) -> Result<Self> {
-        let owner = Owner::this(&roots).ok_or_else(|| {
-            Error::machine("cannot distinguish this process from a later one with the same PID", "mount /proc")
-        })?;
+        let owner = Owner::this(&roots)
+            .or_machine("cannot distinguish this process from a later one with the same PID", "mount /proc")?;
         let journal = Journal::lock(&roots)?;
         match journal.read()? {
             Some(left) if left.owner.is_elsewhere(&roots) => return Err(left::elsewhere(&journal, &left.owner)),
@@ -161,10 +160,10 @@ impl Settings {
         }
         self.rebound |= changes.iter().any(|change| matches!(change, Change::Driver(_)));
         let made = changes.iter().try_for_each(|change| {
-            change.make(&self.roots).map_err(|e| {
-                let remedy = "choose another value, or omit this condition";
-                Error::machine(format!("cannot set {}", change.text()), remedy).because(e)
-            })
+            change.make(&self.roots).or_machine(
+                format_args!("cannot set {}", change.text()),
+                "choose another value, or omit this condition",
+            )
         });
         let made = made.and_then(|()| match (&setting, target) {
             (Setting::PollQueues(n), Some(target)) => driver::granted(roots, target, *n),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::change::Change;
 use super::conditions::Conditions;
 use super::roots::{Roots, is_so, not_writable, present};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::block::queue_folders;
 use iotrail_host::files;
 use iotrail_host::kernel::parse_version;
@@ -183,8 +183,7 @@ fn each_value(roots: &Roots, target: Option<&Target>, name: &str, wanted: &str) 
     let mut changes = Vec::new();
     for queue in folders(roots, target)? {
         let path = queue.join(name);
-        let old = present(&path)
-            .map_err(|e| Error::machine(format!("cannot read {}", path.display()), "omit this condition").because(e))?;
+        let old = present(&path).or_machine(format_args!("cannot read {}", path.display()), "omit this condition")?;
         if old != wanted {
             // Undone in reverse order: the scheduler, its nr_requests, its own parameters.
             let along = parameters(&queue).into_iter().chain(["wbt_lat_usec", "nr_requests"].map(|n| queue.join(n)));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::folders;
 use iotrail_host::files;
 
@@ -23,12 +23,10 @@ pub struct Roots {
 impl Roots {
     /// This machine, with the journal in `$XDG_STATE_HOME/iotrail`, by default `~/.local/state/iotrail`.
     pub fn of_this_machine() -> Result<Self> {
-        let state = folders::state().ok_or_else(|| {
-            Error::input(
-                "the journal of host settings has no directory: neither XDG_STATE_HOME nor HOME is set",
-                "set one of them to a directory",
-            )
-        })?;
+        let state = folders::state().or_input(
+            "the journal of host settings has no directory: neither XDG_STATE_HOME nor HOME is set",
+            "set one of them to a directory",
+        )?;
         Ok(Self { system: files::ROOT.into(), state })
     }
 

@@ -4,7 +4,7 @@
 //! so every node would wait for the busiest.
 
 use super::command::{Failure, ask, ask_with};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 
 /// Submits a single-node job and returns its number. `more`: sbatch options.
 pub fn alone(node: &str, script: &str, more: &[String]) -> Result<u64> {
@@ -42,10 +42,10 @@ fn hand_in(args: Vec<String>, script: &str) -> Result<u64> {
         let remedy = format!("set SLURM_CLUSTERS={cluster} in place of --clusters or SBATCH_CLUSTERS");
         return Err(Error::input(what, remedy));
     }
-    number(&told).ok_or_else(|| {
-        let remedy = "remove options that change sbatch's output from --sbatch; `squeue --me` lists the submitted jobs";
-        Error::machine(format!("cannot read the job ID from sbatch's output: '{}'", told.trim()), remedy)
-    })
+    number(&told).or_machine(
+        format_args!("cannot read the job ID from sbatch's output: '{}'", told.trim()),
+        "remove options that change sbatch's output from --sbatch; `squeue --me` lists the submitted jobs",
+    )
 }
 
 /// The job and its cluster, if it is not the cluster that the Slurm commands query.

@@ -8,20 +8,17 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::Store;
 use super::refusal::explain;
 use super::schema::{self, FileKind, VERSION};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 
 impl Store {
     /// Opens the store; creates the file and its directory if missing.
     pub fn create_or_open(path: &Path) -> Result<Self> {
         let made: Vec<PathBuf> = path.ancestors().take_while(|p| is_missing(p)).map(Path::to_owned).collect();
         if let Some(dir) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
-            std::fs::create_dir_all(dir).map_err(|e| {
-                Error::machine(
-                    format!("cannot create the store's directory {}", dir.display()),
-                    "specify another file with --store",
-                )
-                .because(e)
-            })?;
+            std::fs::create_dir_all(dir).or_machine(
+                format_args!("cannot create the store's directory {}", dir.display()),
+                "specify another file with --store",
+            )?;
         }
         match Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE) {
             Ok(store) => Ok(Self { made, ..store }),
@@ -57,11 +54,10 @@ impl Store {
 
     /// Opens an existing store; `None` if it does not exist. Usage error: its directory is inaccessible, so that it may exist.
     pub fn open(path: &Path) -> Result<Option<Self>> {
-        let exists = path.try_exists().map_err(|e| {
-            let what = format!("cannot access store {}", path.display());
-            Error::input(what, "check the permissions of its directory, or specify another file with --store")
-                .because(e)
-        })?;
+        let exists = path.try_exists().or_input(
+            format_args!("cannot access store {}", path.display()),
+            "check the permissions of its directory, or specify another file with --store",
+        )?;
         if !exists {
             return Ok(None);
         }

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, params};
 use super::Store;
 use super::refusal::damaged;
 use iotrail_base::corruption::Corruption;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_stats::histogram;
@@ -276,12 +276,9 @@ impl Store {
     }
 
     fn read_json<T: serde::de::DeserializeOwned>(&self, text: &str, run: i64) -> Result<T> {
-        serde_json::from_str(text).map_err(|e| {
-            Error::input(
-                format!("run {run} in {} cannot be read", self.path.display()),
-                "it was written by another version of iotrail: use that one, or specify another file with --store",
-            )
-            .because(e)
-        })
+        serde_json::from_str(text).or_input(
+            format_args!("run {run} in {} cannot be read", self.path.display()),
+            "it was written by another version of iotrail: use that one, or specify another file with --store",
+        )
     }
 }

@@ -12,7 +12,7 @@ use rusqlite::{ErrorCode, OptionalExtension as _, Row, Transaction, params};
 
 use super::Store;
 use super::refusal::explain;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::locked::{Locked, lock, sign};
 use iotrail_schema::stored_trace::{StoredTrace, TraceState, cut_short, id};
 use iotrail_schema::trace_record::TraceRecord;
@@ -258,13 +258,10 @@ impl Store {
     }
 
     fn parsed(&self, text: &str, trace: &str) -> Result<TraceRecord> {
-        serde_json::from_str(text).map_err(|e| {
-            Error::input(
-                format!("trace {trace} in {} cannot be read", self.path.display()),
-                "use the version of iotrail that wrote it, or specify another store with --store",
-            )
-            .because(e)
-        })
+        serde_json::from_str(text).or_input(
+            format_args!("trace {trace} in {} cannot be read", self.path.display()),
+            "use the version of iotrail that wrote it, or specify another store with --store",
+        )
     }
 }
 

@@ -20,7 +20,7 @@ use rustix::net::{
 use crate::change::{Change, Params};
 use crate::memory::Memory;
 use crate::{filter, trial};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_schema::setup_flag;
 
 /// A ring that a process of the tree attempted to create.
@@ -109,8 +109,7 @@ pub fn attend(command: &mut Command, change: Change) -> Result<Supervisor> {
             None => Seen::default(),
         }
     });
-    let thread =
-        thread.map_err(|e| Error::machine("cannot start a thread", "check the process limit: ulimit -u").because(e))?;
+    let thread = thread.or_machine("cannot start a thread", "check the process limit: ulimit -u")?;
     Ok(Supervisor { stop: Some(stop), thread: Some(thread) })
 }
 

@@ -18,7 +18,7 @@ use rustix::process::{Signal, WaitOptions, getpid, waitpid};
 use super::end::{self, End};
 use super::guardian::Guardian;
 use super::processes::CpuTime;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::limits;
 use iotrail_host::programs;
 
@@ -92,9 +92,8 @@ impl Drop for Spawner {
 
 /// Checks that the command exists, with the search rules of execvp(3), before anything is loaded.
 pub fn find(argv: &[OsString]) -> Result<()> {
-    let Some(name) = argv.first().filter(|name| !name.is_empty()) else {
-        return Err(Error::input("the command name is empty", "specify a program after --"));
-    };
+    let name = argv.first().filter(|name| !name.is_empty());
+    let name = name.or_input("the command name is empty", "specify a program after --")?;
     let shown = Path::new(name).display();
     if name.as_encoded_bytes().contains(&b'/') {
         return match std::fs::metadata(name) {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::output::{self, Existing};
 use iotrail_schema::recorded::{Ending, Header, SCHEMA, SCHEMA_FOR_REPLAY, is_known};
 
@@ -154,8 +154,7 @@ pub(crate) struct FrameReader {
 impl FrameReader {
     /// Fails with a usage error if the file does not exist, is not a recording, or has another format version.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path)
-            .map_err(|e| Error::input(format!("cannot open {}", path.display()), "specify a recording").because(e))?;
+        let file = File::open(path).or_input(format_args!("cannot open {}", path.display()), "specify a recording")?;
         Self::begin(file, path)
     }
 
@@ -281,6 +280,5 @@ fn parse_header(line: &[u8], path: &Path) -> Result<Header> {
             _ => none(),
         });
     }
-    serde_json::from_slice(line)
-        .map_err(|e| Error::input(format!("the first line of {name} does not describe a recording"), how).because(e))
+    serde_json::from_slice(line).or_input(format_args!("the first line of {name} does not describe a recording"), how)
 }

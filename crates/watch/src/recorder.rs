@@ -14,7 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::capture::{Captured, ForReplay};
 use super::recording::Writer;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::output::Existing;
 use iotrail_host::clock::monotonic_ns;
 use iotrail_path::slowest::{By, Slowest};
@@ -73,7 +73,7 @@ impl Flight {
         write(writer, &self.entries, &self.end)?;
         let mut bytes = Vec::new();
         let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
-        read.map_err(|e| Error::machine("cannot read the slowest requests", "report this").because(e))?;
+        read.or_machine("cannot read the slowest requests", "report this")?;
         Ok(bytes)
     }
 }

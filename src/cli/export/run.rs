@@ -10,7 +10,7 @@ use super::ExportArgs;
 use crate::cli::given::{LONGEST, packed};
 use crate::runner::compared;
 use crate::runner::printed;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::input;
 use iotrail_base::output::{self, Existing, Folder, Output};
 use iotrail_base::plain;
@@ -61,8 +61,8 @@ impl Source for InStore<'_> {
 pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8> {
     let run = outline.run;
     let json = |take: &mut Piece<'_>| {
-        let mut record = packed(store, run)?
-            .ok_or_else(|| Error::machine(format!("run {run} no longer exists"), "another program removed it"))?;
+        let mut record =
+            packed(store, run)?.or_machine(format_args!("run {run} no longer exists"), "another program removed it")?;
         record.comparisons = compared(&record, store)?;
         printed::pieces(record, store, take)
     };
@@ -73,9 +73,8 @@ pub fn stored(args: &ExportArgs, outline: RunRecord, store: &Store) -> Result<u8
 /// `run`: the contents of the JSON file at `path`.
 pub fn of_file(args: &ExportArgs, run: Run<'_>, path: &Path) -> Result<u8> {
     let json = |take: &mut Piece<'_>| {
-        let text = input::text(path, LONGEST).map_err(|e| {
-            Error::input(format!("cannot read {}", path.display()), "specify a readable file").because(e)
-        })?;
+        let text = input::text(path, LONGEST)
+            .or_input(format_args!("cannot read {}", path.display()), "specify a readable file")?;
         take(text.trim_end())?;
         take("\n")
     };

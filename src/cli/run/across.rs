@@ -15,7 +15,7 @@ use super::RunArgs;
 use iotrail_answer::across::{Boots, KernelRecord, beside, have_one_plan, merged, sentences};
 use iotrail_answer::conclude::Conclusion;
 use iotrail_answer::summary::Head;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::units::Span;
 use iotrail_base::words::list;
 use iotrail_base::{interrupt, ourselves};
@@ -193,9 +193,8 @@ fn one(
     stop: &AtomicBool,
 ) -> Boot {
     let went = (|| {
-        let folder = tempfile::tempdir().map_err(|e| {
-            Error::machine("cannot create a temporary directory", "check the free space in TMPDIR or /tmp").because(e)
-        })?;
+        let folder = tempfile::tempdir()
+            .or_machine("cannot create a temporary directory", "check the free space in TMPDIR or /tmp")?;
         let brought = folder.path().join("brought.db");
         let failed = lab_run(command(args, plan, kernel, &brought), name, stop)?;
         Ok::<_, Error>((store.take_in(&brought)?.into_iter().next_back(), failed))

@@ -20,7 +20,7 @@ use super::loaded::{self, Loaded};
 use super::second;
 use crate::cell::Measured;
 use crate::schedule::padding;
-use iotrail_base::error::{Error, Kind, Result};
+use iotrail_base::error::{Error, Kind, OrFail, Result};
 use iotrail_base::folders::temporary::Folder;
 use iotrail_base::ourselves;
 use iotrail_load::Progress;
@@ -265,10 +265,10 @@ fn memory_file() -> io::Result<File> {
 /// A directory for a run's sockets. If a run is killed, the next run removes its directory.
 fn folder() -> Result<Folder> {
     let place = std::env::temp_dir();
-    Folder::make(&place, "iotrail-net-bench-").map_err(|e| {
-        let what = format!("cannot create a directory for the sockets in {}", place.display());
-        Error::machine(what, "set TMPDIR to a writable directory").because(e)
-    })
+    Folder::make(&place, "iotrail-net-bench-").or_machine(
+        format_args!("cannot create a directory for the sockets in {}", place.display()),
+        "set TMPDIR to a writable directory",
+    )
 }
 
 #[cfg(test)]

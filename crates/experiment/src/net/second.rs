@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use iotrail_base::error::{Error, Kind, Result};
+use iotrail_base::error::{Error, Kind, OrFail, Result};
 use iotrail_slurm::pair;
 
 /// Data that the batch script's process passes to the measuring process.
@@ -36,18 +36,16 @@ impl Server {
     /// The node that `--slurm` assigned.
     pub fn named() -> Result<Self> {
         let said = std::env::var(VARIABLE).ok().and_then(|text| serde_json::from_str::<Second>(&text).ok());
-        let Second { address, program } = said.ok_or_else(|| {
-            Error::input(
-                "with `between = hosts`, the server runs on another node, where --slurm starts it",
-                "add --slurm, or run `iotrail net serve` there and `iotrail net load` here",
-            )
-        })?;
-        let mut found = (address.as_str(), 0).to_socket_addrs().map_err(|e| {
-            Error::machine(format!("cannot find the server's node as {address}"), "name its address: --server-address")
-                .because(e)
-        })?;
+        let Second { address, program } = said.or_input(
+            "with `between = hosts`, the server runs on another node, where --slurm starts it",
+            "add --slurm, or run `iotrail net serve` there and `iotrail net load` here",
+        )?;
+        let mut found = (address.as_str(), 0).to_socket_addrs().or_machine(
+            format_args!("cannot find the server's node as {address}"),
+            "name its address: --server-address",
+        )?;
         let at = found.next().map(|at| at.ip());
-        let at = at.ok_or_else(|| Error::machine(format!("{address} has no address"), "add --server-address"))?;
+        let at = at.or_machine(format_args!("{address} has no address"), "add --server-address")?;
         Ok(Self { at, program })
     }
 

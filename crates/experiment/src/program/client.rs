@@ -11,7 +11,7 @@ use super::input;
 use super::limited::LIMIT;
 use super::options::ProgramOptions;
 use super::ready::{Ready, text_of};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::words::last_line;
 use iotrail_host::limits;
 use iotrail_watch::command::cannot_run;
@@ -41,9 +41,7 @@ impl Client {
     /// `log`: the server's output; `output`: where the client's output goes.
     pub fn start(options: &ProgramOptions, ready: Ready, log: &File, output: &File) -> Result<Self> {
         let twice = |file: &File| {
-            file.try_clone().map_err(|e| {
-                Error::machine("cannot duplicate a file descriptor", "check the open file limit: ulimit -n").because(e)
-            })
+            file.try_clone().or_machine("cannot duplicate a file descriptor", "check the open file limit: ulimit -n")
         };
         let (log, out, err) = (twice(log)?, twice(output)?, twice(output)?);
         let (over, give_up) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -60,8 +58,7 @@ impl Client {
             done
         };
         let thread = std::thread::Builder::new().name("client".into()).spawn(work);
-        let thread = thread
-            .map_err(|e| Error::machine("cannot start a thread", "check the process limit: ulimit -u").because(e))?;
+        let thread = thread.or_machine("cannot start a thread", "check the process limit: ulimit -u")?;
         Ok(Client { thread, over, give_up })
     }
 

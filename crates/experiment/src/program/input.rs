@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal as _, Seek as _, SeekFrom};
 use std::process::Stdio;
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use rustix::fs::{FileType, fstat, tell};
 use rustix::io::ioctl_fionread;
 
@@ -25,9 +25,7 @@ pub fn again() -> Result<Stdio> {
         tell(&stdin).map_or(Ok(0), |at| file.seek(SeekFrom::Start(at)))?;
         Ok(file)
     });
-    let again = again.map_err(|e| {
-        Error::machine("cannot open standard input again for each run", "redirect it from a readable file").because(e)
-    });
+    let again = again.or_machine("cannot open standard input again for each run", "redirect it from a readable file");
     again.map(Stdio::from)
 }
 

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 
 use super::figure::json_values;
 use crate::replay::Once;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_schema::measurement::Measurement;
 use iotrail_stats::histogram;
 
@@ -57,17 +57,17 @@ impl Replayed {
                 Err(Error::input(format!("'{name}' is a replay option"), "add replay = \"FILE\", or omit it"))
             }
             (None, None) => Ok(()),
-            (Some(path), _) => std::fs::File::open(path).map(drop).map_err(|e| {
-                let what = format!("cannot read the recording {}", path.display());
-                Error::input(what, "record it with `iotrail trace --record FILE --for-replay`").because(e)
-            }),
+            (Some(path), _) => std::fs::File::open(path).map(drop).or_input(
+                format_args!("cannot read the recording {}", path.display()),
+                "record it with `iotrail trace --record FILE --for-replay`",
+            ),
         }
     }
 
     /// Copies the load's metrics from the replay's output. Returns the latencies.
     pub(super) fn take(&self, m: &mut Measurement, output: &str) -> Result<Histogram<u64>> {
         let measured = json_values(output).filter_map(|value| serde_json::from_value::<Once>(value).ok()).last();
-        let once = measured.ok_or_else(|| Error::machine("the replay printed no measurement", "run it by hand"))?;
+        let once = measured.or_machine("the replay printed no measurement", "run it by hand")?;
         let own = once.measurement;
         (m.elapsed_ns, m.ios, m.bytes, m.errors) = (own.elapsed_ns, own.ios, own.bytes, own.errors);
         (m.errors_by, m.short_ios, m.iops) = (own.errors_by, own.short_ios, own.iops);

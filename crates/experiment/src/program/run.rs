@@ -22,7 +22,7 @@ use super::input;
 use super::options::ProgramOptions;
 use super::proof::Proof;
 use crate::schedule::padding;
-use iotrail_base::error::{self, Error, Result};
+use iotrail_base::error::{self, Error, OrFail, Result};
 use iotrail_base::input::bytes;
 use iotrail_base::words::{count, last_line, span};
 use iotrail_host::limits;
@@ -103,8 +103,7 @@ pub fn run(options: &ProgramOptions, seed: u32, watched: bool, patience: Patienc
     }
     options.server.as_ref().map_or(Ok(()), |server| server.ready.is_not_there_yet())?;
     let before = options.metric_file.as_deref().and_then(aged);
-    let output = tempfile::tempfile()
-        .map_err(|e| Error::machine("cannot create a file for the output", "check TMPDIR").because(e))?;
+    let output = tempfile::tempfile().or_machine("cannot create a file for the output", "check TMPDIR")?;
     let proof = (options.supervised && options.known_flags.is_none()).then(Proof::open);
     let run = match watched {
         true => run_watched(options, seed, patience, stop, &output),
@@ -230,10 +229,10 @@ fn tail(mut output: File) -> Result<String> {
     let mut bytes = Vec::new();
     let length = output.seek(SeekFrom::End(0)).map_err(cannot)?;
     // On a full file system the output is truncated, which programs rarely report.
-    output.write_all(&[0; 4096]).and_then(|()| output.set_len(length)).map_err(|e| {
-        let remedy = "set TMPDIR to a directory with free space";
-        Error::machine("the output may be truncated: cannot write to its temporary file", remedy).because(e)
-    })?;
+    output.write_all(&[0; 4096]).and_then(|()| output.set_len(length)).or_machine(
+        "the output may be truncated: cannot write to its temporary file",
+        "set TMPDIR to a directory with free space",
+    )?;
     output.seek(SeekFrom::Start(length.saturating_sub(KEPT_OUTPUT))).map_err(cannot)?;
     output.read_to_end(&mut bytes).map_err(cannot)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -246,11 +245,8 @@ fn configure(
     seed: u32,
     output: &File,
 ) -> Result<(Guardian, Option<Supervisor>)> {
-    let to_file = || {
-        output.try_clone().map_err(|e| {
-            Error::machine("cannot duplicate a file descriptor", "check the open file limit: ulimit -n").because(e)
-        })
-    };
+    let to_file =
+        || output.try_clone().or_machine("cannot duplicate a file descriptor", "check the open file limit: ulimit -n");
     command.stdin(input::again()?).stdout(to_file()?).stderr(to_file()?);
     // Must be first, because the following calls affect the program's process.
     let guardian = Guardian::over(command, options.leave_running)?;
@@ -360,7 +356,7 @@ fn log_of(options: &ProgramOptions, output: &File) -> Result<File> {
         Some(_) => tempfile::tempfile(),
         None => output.try_clone(),
     };
-    file.map_err(|e| Error::machine("cannot create a file for the program's output", "check TMPDIR").because(e))
+    file.or_machine("cannot create a file for the program's output", "check TMPDIR")
 }
 
 /// Falls back to no probes, which flag changes do not need.
@@ -388,9 +384,8 @@ fn run_watched(
     let log = log_of(options, output)?;
     let prepare = {
         let (supervisor, guardian, options) = (Rc::clone(&supervisor), Rc::clone(&guardian), options.clone());
-        let log = log.try_clone().map_err(|e| {
-            Error::machine("cannot duplicate a file descriptor", "check the open file limit: ulimit -n").because(e)
-        })?;
+        let log =
+            log.try_clone().or_machine("cannot duplicate a file descriptor", "check the open file limit: ulimit -n")?;
         Prepare(Rc::new(move |command| {
             let (of_program, attends) = configure(command, &options, seed, &log)?;
             let of_program = Rc::new(of_program);

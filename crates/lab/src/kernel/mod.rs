@@ -13,7 +13,7 @@ use super::arch::Arch;
 use super::cache::{Cache, cannot_write};
 use super::packages::{Packages, said_by};
 use super::tools;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 
 pub use self::image::unpack;
 
@@ -186,12 +186,10 @@ fn fetch(release: &str, arch: Arch, cache: &Cache, tell: &dyn Fn(&str)) -> Resul
             std::fs::rename(folder.join("usr/lib/modules"), folder.join("lib/modules")).map_err(files)?;
         }
         let images = [folder.join("boot").join(format!("vmlinuz-{release}")), modules.join("vmlinuz")];
-        let image = images.iter().find(|i| i.exists()).ok_or_else(|| {
-            Error::machine(
-                format!("the packages of {release} contain no kernel image"),
-                "choose another one with --kernel",
-            )
-        })?;
+        let image = images.iter().find(|i| i.exists()).or_machine(
+            format_args!("the packages of {release} contain no kernel image"),
+            "choose another one with --kernel",
+        )?;
         let bytes = std::fs::read(image).map_err(|e| cannot_read(image, e))?;
         let elf = image::vmlinux(bytes).map_err(|why| unusable(image, &why))?;
         std::fs::write(folder.join("vmlinux"), elf).map_err(files)?;

@@ -12,7 +12,7 @@ use socket2::Socket;
 use super::line::{self, Broken, Lines};
 use super::message::{FromSender, FromServer, Hello, other_protocol};
 use crate::address::Address;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 
 /// Maximum length of a sender's line in bytes.
 const LONGEST: usize = 64 << 10;
@@ -87,8 +87,7 @@ impl Host {
         let arriving = self.arriving.iter().map(|a| a.lines.fd());
         let wanted = listener.into_iter().chain(seated).chain(arriving);
         let mut fds: Vec<_> = wanted.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        line::poll(&mut fds, patience)
-            .map_err(|e| Error::machine("cannot wait for the control connection", "report this").because(e))?;
+        line::poll(&mut fds, patience).or_machine("cannot wait for the control connection", "report this")?;
         let mut told = fds.iter().map(|fd| !fd.revents().is_empty());
         let is_called = listener.is_some() && told.next() == Some(true);
         let is_spoken_to = seated.is_some() && told.next() == Some(true);

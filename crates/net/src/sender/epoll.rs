@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use socket2::Socket;
 
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_load::engine::last_error;
 
 const EVENTS: usize = 512;
@@ -25,7 +25,7 @@ pub struct Epoll {
 impl Epoll {
     pub fn new() -> Result<Self> {
         let fd = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from);
-        let fd = fd.map_err(|e| Error::machine("cannot create an epoll instance", "raise ulimit -n").because(e))?;
+        let fd = fd.or_machine("cannot create an epoll instance", "raise ulimit -n")?;
         let none = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         Ok(Self { fd, events: vec![none; EVENTS].into() })
     }

@@ -31,7 +31,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::address::Address;
 use super::descriptors;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_load::clock::Clock;
 use iotrail_load::gate::{self, Gate};
 use iotrail_load::lookout::{Lookout, TICK};
@@ -132,9 +132,7 @@ pub fn run(
 }
 
 fn unix_time() -> Result<std::time::Duration> {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_err(|e| Error::machine("the system clock is set before 1970", "set it").because(e))
+    SystemTime::now().duration_since(UNIX_EPOCH).or_machine("the system clock is set before 1970", "set it")
 }
 
 /// The calling thread's part: opens the gate between stages, reports progress, and stops the load on request.

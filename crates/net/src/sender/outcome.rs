@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use super::spec::SenderSpec;
 use super::tally::Tally;
 use super::thread::Done;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_load::clock::Clock;
 use iotrail_load::cpus::unpinned;
 use iotrail_load::usage::Usage;
@@ -64,7 +64,7 @@ pub fn assemble(spec: &SenderSpec, clock: &Clock, threads: Vec<Done>, around: Ca
     let (mut moved, mut idle_lost, mut unsent) = (0, 0, spec.rate.map(|_| 0));
     let mut busiest: Option<f64> = Some(0.0);
     for thread in &threads {
-        sum.add(&thread.tally).map_err(|e| Error::machine("cannot add the threads' histograms", "").because(e))?;
+        sum.add(&thread.tally).or_machine("cannot add the threads' histograms", "")?;
         usage.add(thread.usage.within(span_ns));
         let share = busy_share(&thread.usage, clock.ns(thread.ended.saturating_sub(thread.began)));
         busiest = busiest.zip(share).map(|(a, b)| a.max(b));

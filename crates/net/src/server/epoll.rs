@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
 use super::connection::Connection;
 use super::seat::Seat;
 use crate::options::Trigger;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_schema::net_record::bump;
 
 const LISTENER: u64 = u64::MAX;
@@ -48,7 +48,7 @@ struct Server<'a> {
 /// Serves until the seat's server is stopped.
 pub fn serve(seat: &Seat<'_>) -> Result<()> {
     let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(io::Error::from);
-    let epoll = epoll.map_err(|e| Error::machine("cannot create an epoll instance", "raise ulimit -n").because(e))?;
+    let epoll = epoll.or_machine("cannot create an epoll instance", "raise ulimit -n")?;
     let spec = &seat.shared.spec;
     let by_edge = spec.options.trigger == Trigger::Edge;
     let mut server = Server {

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use crate::address::Address;
 use crate::options::ServerEngine;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_load::{cpus, usage};
 use iotrail_schema::net_record::{Counts, LiveCounts};
 use seat::{Seat, Shared};
@@ -55,9 +55,9 @@ impl Server {
             // On a TCP address, the kernel distributes connections; a UNIX socket has a single queue for all threads.
             listeners.push(match &at {
                 Address::Tcp(_) => at.listen(true)?.0,
-                Address::Unix(_) => listeners[0]
-                    .try_clone()
-                    .map_err(|e| Error::machine("cannot share the listening socket", "raise ulimit -n").because(e))?,
+                Address::Unix(_) => {
+                    listeners[0].try_clone().or_machine("cannot share the listening socket", "raise ulimit -n")?
+                }
             });
         }
         let shared = Arc::new(Shared::new(spec)?);

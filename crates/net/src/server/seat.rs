@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use socket2::Socket;
 
 use super::spec::ServerSpec;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_schema::net_record::LiveCounts;
 
 /// State shared by all threads.
@@ -40,7 +40,7 @@ impl Shared {
         let of_each = || (0..spec.threads).map(|_| AtomicI32::new(0)).collect();
         let stop = (0..spec.threads).map(|_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK));
         let stop = stop.collect::<std::result::Result<_, _>>().map_err(io::Error::from);
-        let stop = stop.map_err(|e| Error::machine("cannot create an eventfd", "raise ulimit -n").because(e))?;
+        let stop = stop.or_machine("cannot create an eventfd", "raise ulimit -n")?;
         Ok(Self {
             counts: (0..spec.threads).map(|_| LiveCounts::default()).collect(),
             tids: of_each(),

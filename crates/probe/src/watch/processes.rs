@@ -10,7 +10,7 @@ use super::tables::entries;
 use crate::raw::peek;
 use crate::skel::types;
 use crate::subject::Scope;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 
 impl Watch<'_> {
     /// Adds a process for [`Scope::Followed`]; its later children are traced too. `in_proc`: its PID in /proc; `None`
@@ -35,7 +35,7 @@ impl Watch<'_> {
             .maps
             .followed
             .update(&tgid.to_ne_bytes(), &value, MapFlags::ANY)
-            .map_err(|e| Error::machine(format!("cannot trace process {tgid}"), "report this").because(e))?;
+            .or_machine(format_args!("cannot trace process {tgid}"), "report this")?;
         // The process may be cached as untraced.
         self.bss_mut().slots.iter_mut().for_each(|slot| slot.untraced_caller = 0);
         Ok(())

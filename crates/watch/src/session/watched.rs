@@ -8,7 +8,7 @@ use crate::end;
 use crate::namespace::{self, Numbers};
 use crate::processes::Processes;
 use crate::subject::{Process, Target};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_probe::choice::Choice;
 use iotrail_probe::subject::{Follow, Interface, Scope, Subject};
 use iotrail_probe::watch::Watch;
@@ -94,12 +94,10 @@ pub(crate) fn follow(
     match watched {
         Watched::Command(command) => {
             let number = command.tgid();
-            let found = numbers.find(number)?.ok_or_else(|| {
-                Error::machine(
-                    format!("cannot determine the ID of process {number} in the initial PID namespace"),
-                    "report this",
-                )
-            })?;
+            let found = numbers.find(number)?.or_machine(
+                format_args!("cannot determine the ID of process {number} in the initial PID namespace"),
+                "report this",
+            )?;
             command.is_known_as(found.tgid);
             watch.follow(found.tgid, numbers.in_proc(found.tgid), true)?;
             seen.track(found.tgid, false);

@@ -37,7 +37,7 @@ use super::spec::{SQ_ENTRIES, ServerSpec};
 use crate::descriptors;
 use crate::options::Receive;
 use entry::Word;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::kernel;
 use iotrail_load::engine::io_uring::flags::Flag;
 use iotrail_load::engine::io_uring::refusal::Words;
@@ -78,13 +78,10 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
         return Err(Error::machine(what, "use --engine epoll"));
     }
     let handle = match spec.register_ring {
-        true => Handle::by_index(&ring).map_err(|e| {
-            Error::machine(
-                "cannot register the ring with its thread (requires Linux 5.18)",
-                "remove ring from --register",
-            )
-            .because(e)
-        })?,
+        true => Handle::by_index(&ring).or_machine(
+            "cannot register the ring with its thread (requires Linux 5.18)",
+            "remove ring from --register",
+        )?,
         false => Handle::by_descriptor(&ring),
     };
     let places = if spec.register_files { Some(register_files(&ring)?) } else { None };
@@ -126,13 +123,10 @@ fn register_files(ring: &Ring) -> Result<u32> {
         let op = sys::io_uring_register_op::IORING_REGISTER_FILES2;
         ring.register(op, (&raw const what).cast(), size_of_val(&what) as u32)
     };
-    done.map(|()| nr).map_err(|e| {
-        Error::machine(
-            format!("cannot register a table of {nr} direct descriptors (requires Linux 5.19)"),
-            "remove files from --register",
-        )
-        .because(e)
-    })
+    done.map(|()| nr).or_machine(
+        format_args!("cannot register a table of {nr} direct descriptors (requires Linux 5.19)"),
+        "remove files from --register",
+    )
 }
 
 fn register_napi(ring: &Ring, us: u128) -> Result<()> {
@@ -146,13 +140,13 @@ fn register_napi(ring: &Ring, us: u128) -> Result<()> {
     };
     // SAFETY: one live structure, which the kernel reads, and fills with the previous values.
     let done = unsafe { ring.register(sys::io_uring_register_op::IORING_REGISTER_NAPI, (&raw mut what).cast(), 1) };
-    done.map_err(|e| {
-        let what = format!(
+    done.or_machine(
+        format_args!(
             "this kernel ({}) does not support busy polling with io_uring, which requires Linux 6.9 or later",
             release()
-        );
-        Error::machine(what, "omit --napi").because(e)
-    })
+        ),
+        "omit --napi",
+    )
 }
 
 fn register_buffers(ring: &Ring, spec: &ServerSpec) -> Result<Provided> {
@@ -162,13 +156,13 @@ fn register_buffers(ring: &Ring, spec: &ServerSpec) -> Result<Provided> {
             "use --receive multishot",
         ));
     }
-    Provided::register(ring, spec.options.buffers as usize, spec.buffer_bytes).map_err(|e| {
-        let what = format!(
+    Provided::register(ring, spec.options.buffers as usize, spec.buffer_bytes).or_machine(
+        format_args!(
             "cannot provide {} buffers of {} bytes (requires Linux 5.19)",
             spec.options.buffers, spec.buffer_bytes
-        );
-        Error::machine(what, "use fewer --buffers, a smaller --buffer-size, or --receive single").because(e)
-    })
+        ),
+        "use fewer --buffers, a smaller --buffer-size, or --receive single",
+    )
 }
 
 /// Tries a zero-copy send on a descriptor that is not a socket: a kernel that supports it reports that, an older kernel

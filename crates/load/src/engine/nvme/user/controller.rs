@@ -16,7 +16,7 @@ use super::way::{Facts, way};
 use crate::engine::nvme::command::{Command, admin, io as io_command};
 use crate::engine::nvme::identify::{self, Namespace};
 use crate::engine::nvme::status::Status;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::plain::say;
 use iotrail_host::pci::Address;
 
@@ -195,12 +195,10 @@ impl Controller {
             (None, Some(&first)) => first,
         };
         let page = self.identify(id, identify::NAMESPACE)?;
-        self.namespace = Namespace::parse(id, &page).ok_or_else(|| {
-            Error::machine(
-                format!("the drive {} reports no format for namespace {id}", self.address),
-                "choose another one",
-            )
-        })?;
+        self.namespace = Namespace::parse(id, &page).or_machine(
+            format_args!("the drive {} reports no format for namespace {id}", self.address),
+            "choose another one",
+        )?;
         Ok(())
     }
 

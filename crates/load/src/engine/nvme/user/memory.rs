@@ -14,7 +14,7 @@ use rustix::mm::{Advice, MapFlags, madvise};
 use super::prp::PAGE;
 use super::vfio::Container;
 use crate::engine::io_uring::ring::{self, Ring};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::mapping::Mapping;
 
 /// How the drive accesses memory.
@@ -63,18 +63,13 @@ impl Reach {
             let pages = (0..bytes / PAGE).map(|i| at + (i * PAGE) as u64).collect();
             return Ok(Pinned { pages, _hold: Hold::Iommu { reach: Arc::clone(self), at, bytes } });
         }
-        let ring = Ring::open(1, ring::params(0)).map_err(|e| {
-            Error::machine(
-                "cannot pin memory for the drive: the kernel rejects the io_uring that would pin it",
-                "see `iotrail check`, or bind the drive to vfio-pci",
-            )
-            .because(e)
-        })?;
+        let ring = Ring::open(1, ring::params(0)).or_machine(
+            "cannot pin memory for the drive: the kernel rejects the io_uring that would pin it",
+            "see `iotrail check`, or bind the drive to vfio-pci",
+        )?;
         hold(&ring, base, bytes).map_err(cannot)?;
-        let pages = physical(base, bytes).map_err(|e| {
-            Error::machine("cannot read physical addresses (/proc/self/pagemap)", "run as root (CAP_SYS_ADMIN)")
-                .because(e)
-        })?;
+        let pages = physical(base, bytes)
+            .or_machine("cannot read physical addresses (/proc/self/pagemap)", "run as root (CAP_SYS_ADMIN)")?;
         Ok(Pinned { pages, _hold: Hold::Ring { _ring: ring } })
     }
 }
