@@ -48,8 +48,7 @@ pub struct Capture<'room> {
 }
 
 fn failed(e: libbpf_rs::Error) -> Error {
-    let (why, remedy) = support::refusal(&e);
-    Error::machine(format!("the program cannot be captured for a replay: {why}"), remedy).because(e)
+    support::refused("the program cannot be captured for a replay", e)
 }
 
 impl<'room> Capture<'room> {

@@ -31,10 +31,7 @@ pub struct Created {
 impl Created {
     pub fn open() -> Result<Self> {
         support::quiet();
-        let failed = |e: libbpf_rs::Error| {
-            let (why, remedy) = support::refusal(&e);
-            Error::machine(format!("cannot trace the creation of rings: {why}"), remedy).because(e)
-        };
+        let failed = |e| support::refused("cannot trace the creation of rings", e);
         let ns =
             std::fs::metadata("/proc/self/ns/pid").or_machine("cannot identify this PID namespace", "mount /proc")?;
         let mut room = MaybeUninit::uninit();

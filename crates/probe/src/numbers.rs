@@ -11,7 +11,7 @@ use super::numbers_skel::{NumbersSkelBuilder, types};
 use super::support;
 use crate::raw::read;
 use crate::raw::text;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{OrFail, Result};
 use iotrail_host::pid_namespace::Standing;
 
 const _: () = assert!(size_of::<types::task_numbers>() == 40);
@@ -50,7 +50,8 @@ impl KernelIds {
             return Ok(KernelIds { tid, tgid: std::process::id() });
         }
         let asking = Tasks::open(standing)?.read()?.into_iter().find(|task| task.asking);
-        let asking = asking.ok_or_else(|| refused("the kernel does not list this thread", "report this"))?;
+        let asking =
+            asking.or_machine(format_args!("{FAILED}: the kernel does not list this thread"), "report this")?;
         Ok(KernelIds { tid: asking.tid, tgid: asking.tgid })
     }
 }
@@ -63,10 +64,7 @@ impl Tasks {
     /// Loads the iterator, which takes about 10 ms.
     pub fn open(standing: Standing) -> Result<Self> {
         support::quiet();
-        let failed = |e: libbpf_rs::Error| {
-            let (why, remedy) = support::refusal(&e);
-            refused(&why, remedy).because(e)
-        };
+        let failed = |e| support::refused(FAILED, e);
         let mut room = MaybeUninit::uninit();
         let mut open = NumbersSkelBuilder::default().open(&mut room).map_err(failed)?;
         let constants = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
@@ -78,11 +76,10 @@ impl Tasks {
 
     /// Reads all current tasks: about 1 µs per task.
     pub fn read(&self) -> Result<Vec<Task>> {
-        let failed = |e| refused("the list of tasks ends early", "report this").because(e);
         let mut bytes = vec![];
         Iter::new(&self.0)
             .and_then(|mut tasks| tasks.read_to_end(&mut bytes).map_err(libbpf_rs::Error::from))
-            .map_err(failed)?;
+            .or_machine(format_args!("{FAILED}: the list of tasks ends early"), "report this")?;
         let task = |of: &[u8]| {
             let of: types::task_numbers = read(of);
             Task {
@@ -100,6 +97,4 @@ impl Tasks {
     }
 }
 
-fn refused(why: &str, remedy: &str) -> Error {
-    Error::machine(format!("cannot determine the kernel's process IDs from this PID namespace: {why}"), remedy)
-}
+const FAILED: &str = "cannot determine the kernel's process IDs from this PID namespace";

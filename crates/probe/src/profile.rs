@@ -90,10 +90,7 @@ impl<'room> Profiler<'room> {
                 "run as root, or with CAP_SYSLOG, and see kernel.kptr_restrict",
             ));
         }
-        let refused = |e: libbpf_rs::Error| {
-            let (why, remedy) = support::refusal(&e);
-            Error::machine(format!("cannot sample the CPU: {why}"), remedy).because(e)
-        };
+        let refused = |e| support::refused("cannot sample the CPU", e);
         let by_timer = clock == Clock::Time;
 
         let mut open = ProfileSkelBuilder::default().open(room.0.insert(MaybeUninit::uninit())).map_err(refused)?;

@@ -19,7 +19,7 @@ use super::support;
 use crate::opcode::opcode;
 use crate::raw::{read, text};
 use crate::symbols::Symbols;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::Result;
 use iotrail_host::clock;
 use iotrail_path::sleep;
 use iotrail_schema::account::Reason;
@@ -240,10 +240,7 @@ impl Reader {
     /// Loads the iterators, which takes about 20 ms.
     pub fn open() -> Result<Self> {
         support::quiet();
-        let failed = |e: libbpf_rs::Error| {
-            let (why, remedy) = support::refusal(&e);
-            Error::machine(format!("cannot read the state of rings and threads: {why}"), remedy).because(e)
-        };
+        let failed = |e| support::refused("cannot read the state of rings and threads", e);
         let mut object = MaybeUninit::uninit();
         let open = SnapshotSkelBuilder::default().open(&mut object).map_err(failed)?;
         let skel = open.load().map_err(failed)?;

@@ -12,4 +12,4 @@ pub use messages::{be_verbose, quiet};
 pub use plan::{Plan, plan};
 pub(super) use plan::{missing_why, tracepoint};
 pub use program::Program;
-pub use refusal::{descriptors, refusal};
+pub use refusal::{descriptors, refusal, refused};

@@ -8,7 +8,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use super::messages::quiet;
 use crate::skel::IotrailSkelBuilder;
-use iotrail_base::error::errno_in;
+use iotrail_base::error::{Error, errno_in};
 use iotrail_host::limits;
 use iotrail_host::lockdown;
 use iotrail_host::privileges::{Capability, Seccomp};
@@ -37,6 +37,12 @@ pub fn refusal(e: &libbpf_rs::Error) -> (String, &'static str) {
             _ => ("the kernel rejected the program".into(), REPORT),
         },
     }
+}
+
+/// The error of a refused load.
+pub fn refused(what: &str, e: libbpf_rs::Error) -> Error {
+    let (why, remedy) = refusal(&e);
+    Error::machine(format!("{what}: {why}"), remedy).because(e)
 }
 
 /// Number of open files with all probes loaded: two per program, one per map, and a few more.

@@ -3,13 +3,14 @@
 use crate::support;
 use iotrail_base::error::Error;
 
+const LOADING: &str = "the probes cannot be loaded";
+
 pub(super) fn refused(why: String, remedy: &str) -> Error {
-    Error::machine(format!("the probes cannot be loaded: {why}"), remedy)
+    Error::machine(format!("{LOADING}: {why}"), remedy)
 }
 
 pub(super) fn load_error(e: libbpf_rs::Error) -> Error {
-    let (why, remedy) = support::refusal(&e);
-    refused(why, remedy).because(e)
+    support::refused(LOADING, e)
 }
 
 pub(super) fn unreadable(e: libbpf_rs::Error) -> Error {
