@@ -30,52 +30,27 @@ impl Sums {
     }
 }
 
-/// A number that is estimated if its programs are attached only part of the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sampled {
-    Syscalls,
-    StrayCalls,
-    PreadPwriteCalls,
-    DeviceIrqs,
-    Kicks,
-    ReschedIpis,
-    /// Returns to user mode from interrupts and exceptions.
-    Returns,
-    ContextSwitches,
-    TaskWorkRuns,
+iotrail_schema::named! {
+    /// A number that is estimated if its programs are attached only part of the time.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Sampled {
+        Syscalls = "syscalls",
+        StrayCalls = "stray_calls",
+        PreadPwriteCalls = "pread_pwrite_calls",
+        DeviceIrqs = "device_irqs",
+        Kicks = "kicks",
+        ReschedIpis = "resched_ipis",
+        /// Returns to user mode from interrupts and exceptions.
+        Returns = "returns",
+        ContextSwitches = "context_switches",
+        TaskWorkRuns = "task_work_runs",
+    }
 }
 
 impl Sampled {
-    pub const ALL: [Sampled; 9] = [
-        Sampled::Syscalls,
-        Sampled::StrayCalls,
-        Sampled::PreadPwriteCalls,
-        Sampled::DeviceIrqs,
-        Sampled::Kicks,
-        Sampled::ReschedIpis,
-        Sampled::Returns,
-        Sampled::ContextSwitches,
-        Sampled::TaskWorkRuns,
-    ];
-
     /// Whether the number comes from programs that can be attached in windows separately.
     pub fn is_costly(self) -> bool {
         matches!(self, Sampled::Syscalls | Sampled::StrayCalls | Sampled::PreadPwriteCalls | Sampled::DeviceIrqs)
-    }
-
-    /// Name of its field in the records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Sampled::Syscalls => "syscalls",
-            Sampled::StrayCalls => "stray_calls",
-            Sampled::PreadPwriteCalls => "pread_pwrite_calls",
-            Sampled::DeviceIrqs => "device_irqs",
-            Sampled::Kicks => "kicks",
-            Sampled::ReschedIpis => "resched_ipis",
-            Sampled::Returns => "returns",
-            Sampled::ContextSwitches => "context_switches",
-            Sampled::TaskWorkRuns => "task_work_runs",
-        }
     }
 }
 

@@ -2,63 +2,45 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The kind of file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A block device.
-    BlockDevice,
-    /// A character device.
-    CharacterDevice,
-    /// A pipe or a FIFO.
-    Pipe,
-    /// A socket.
-    Socket,
-    /// An eventfd.
-    Eventfd,
-    /// A timerfd.
-    Timerfd,
-    /// A signalfd.
-    Signalfd,
-    /// An epoll instance.
-    Epoll,
-    /// A ring.
-    IoUring,
-    /// An inotify instance.
-    Inotify,
-    /// A pidfd.
-    Pidfd,
-    /// Another kind of anonymous inode.
-    Anonymous,
-    /// Only the descriptor or index is known.
-    Unknown,
+crate::named! {
+    /// The kind of file.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Kind {
+        /// A regular file.
+        File = "file",
+        /// A directory.
+        Directory = "directory",
+        /// A block device.
+        BlockDevice = "block_device",
+        /// A character device.
+        CharacterDevice = "character_device",
+        /// A pipe or a FIFO.
+        Pipe = "pipe",
+        /// A socket.
+        Socket = "socket",
+        /// An eventfd.
+        Eventfd = "eventfd",
+        /// A timerfd.
+        Timerfd = "timerfd",
+        /// A signalfd.
+        Signalfd = "signalfd",
+        /// An epoll instance.
+        Epoll = "epoll",
+        /// A ring.
+        IoUring = "io_uring",
+        /// An inotify instance.
+        Inotify = "inotify",
+        /// A pidfd.
+        Pidfd = "pidfd",
+        /// Another kind of anonymous inode.
+        Anonymous = "anonymous",
+        /// Only the descriptor or index is known.
+        Unknown = "unknown",
+    }
 }
 
 impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::File => "file",
-            Kind::Directory => "directory",
-            Kind::BlockDevice => "block_device",
-            Kind::CharacterDevice => "character_device",
-            Kind::Pipe => "pipe",
-            Kind::Socket => "socket",
-            Kind::Eventfd => "eventfd",
-            Kind::Timerfd => "timerfd",
-            Kind::Signalfd => "signalfd",
-            Kind::Epoll => "epoll",
-            Kind::IoUring => "io_uring",
-            Kind::Inotify => "inotify",
-            Kind::Pidfd => "pidfd",
-            Kind::Anonymous => "anonymous",
-            Kind::Unknown => "unknown",
-        }
-    }
-
     /// The file has a name and an inode of its own.
     pub fn is_named(self) -> bool {
         matches!(self, Kind::File | Kind::Directory | Kind::BlockDevice | Kind::CharacterDevice)

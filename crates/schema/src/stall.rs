@@ -18,44 +18,46 @@ pub struct StallList {
     pub stalls: Vec<Stall>,
 }
 
-/// The condition that identifies a stall.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Trigger {
-    /// Requests are in flight, but the ring posts no completions.
-    SlowRequest,
-    /// A thread is sleeping in io_uring_enter(2) although its CQ contains the completions that it awaits.
-    AsleepWithCompletions,
-    /// A thread sleeps in io_uring_enter(2) with too few completions in the CQ, and none arrives.
-    WaitsForMore,
-    /// Completions stay in the CQ while no thread waits for them.
-    Unreaped,
-    /// Task work is pending, but its thread does not run it.
-    TaskWorkWaits,
-    /// The timeout of a request or a wait has expired, but the request or wait has not ended.
-    LateTimer,
-    /// Completions are in the overflow list.
-    Overflow,
-    /// SQEs are published, but no thread submits them.
-    Unsubmitted,
-    /// The SQPOLL thread is sleeping although SQEs are published.
-    SqpollAsleep,
-    /// The SQPOLL thread is running but finds nothing to submit.
-    SqpollSpins,
-    /// A thread is sleeping in a system call that submits.
-    BlockedSubmission,
-    /// A thread is sleeping in a system call that syncs a file.
-    SlowSync,
-    /// The cgroup's io.max throttles bios.
-    ThrottledIo,
-    /// The cgroup's CPU quota throttles threads.
-    ThrottledCpu,
-    /// Writes or syncs failed during a window of the counting probes.
-    WriteErrors,
-    /// More requests per second than allowed were punted to io-wq, during a window of the counting probes.
-    Punts,
-    /// A --when expression is true.
-    When,
+crate::named! {
+    /// The condition that identifies a stall.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Trigger {
+        /// Requests are in flight, but the ring posts no completions.
+        SlowRequest = "slow_request",
+        /// A thread is sleeping in io_uring_enter(2) although its CQ contains the completions that it awaits.
+        AsleepWithCompletions = "asleep_with_completions",
+        /// A thread sleeps in io_uring_enter(2) with too few completions in the CQ, and none arrives.
+        WaitsForMore = "waits_for_more",
+        /// Completions stay in the CQ while no thread waits for them.
+        Unreaped = "unreaped",
+        /// Task work is pending, but its thread does not run it.
+        TaskWorkWaits = "task_work_waits",
+        /// The timeout of a request or a wait has expired, but the request or wait has not ended.
+        LateTimer = "late_timer",
+        /// Completions are in the overflow list.
+        Overflow = "overflow",
+        /// SQEs are published, but no thread submits them.
+        Unsubmitted = "unsubmitted",
+        /// The SQPOLL thread is sleeping although SQEs are published.
+        SqpollAsleep = "sqpoll_asleep",
+        /// The SQPOLL thread is running but finds nothing to submit.
+        SqpollSpins = "sqpoll_spins",
+        /// A thread is sleeping in a system call that submits.
+        BlockedSubmission = "blocked_submission",
+        /// A thread is sleeping in a system call that syncs a file.
+        SlowSync = "slow_sync",
+        /// The cgroup's io.max throttles bios.
+        ThrottledIo = "throttled_io",
+        /// The cgroup's CPU quota throttles threads.
+        ThrottledCpu = "throttled_cpu",
+        /// Writes or syncs failed during a window of the counting probes.
+        WriteErrors = "write_errors",
+        /// More requests per second than allowed were punted to io-wq, during a window of the counting probes.
+        Punts = "punts",
+        /// A --when expression is true.
+        When = "when",
+    }
 }
 
 /// One stall.
@@ -176,51 +178,6 @@ pub struct Ran {
     pub cpu: u32,
     /// Time on a CPU.
     pub ns: u64,
-}
-
-impl Trigger {
-    pub const ALL: [Trigger; 17] = [
-        Trigger::SlowRequest,
-        Trigger::AsleepWithCompletions,
-        Trigger::WaitsForMore,
-        Trigger::Unreaped,
-        Trigger::TaskWorkWaits,
-        Trigger::LateTimer,
-        Trigger::Overflow,
-        Trigger::Unsubmitted,
-        Trigger::SqpollAsleep,
-        Trigger::SqpollSpins,
-        Trigger::BlockedSubmission,
-        Trigger::SlowSync,
-        Trigger::ThrottledIo,
-        Trigger::ThrottledCpu,
-        Trigger::WriteErrors,
-        Trigger::Punts,
-        Trigger::When,
-    ];
-
-    /// As in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Trigger::SlowRequest => "slow_request",
-            Trigger::AsleepWithCompletions => "asleep_with_completions",
-            Trigger::WaitsForMore => "waits_for_more",
-            Trigger::Unreaped => "unreaped",
-            Trigger::TaskWorkWaits => "task_work_waits",
-            Trigger::LateTimer => "late_timer",
-            Trigger::Overflow => "overflow",
-            Trigger::Unsubmitted => "unsubmitted",
-            Trigger::SqpollAsleep => "sqpoll_asleep",
-            Trigger::SqpollSpins => "sqpoll_spins",
-            Trigger::BlockedSubmission => "blocked_submission",
-            Trigger::SlowSync => "slow_sync",
-            Trigger::ThrottledIo => "throttled_io",
-            Trigger::ThrottledCpu => "throttled_cpu",
-            Trigger::WriteErrors => "write_errors",
-            Trigger::Punts => "punts",
-            Trigger::When => "when",
-        }
-    }
 }
 
 #[cfg(test)]

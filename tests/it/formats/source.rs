@@ -113,6 +113,10 @@ fn shape(item: &Item) -> Option<(String, Shape)> {
             }
             Some((e.ident.to_string(), Shape { doc: doc(&e.attrs), is_enum: true, fields }))
         }
+        // Its variants have their names as values.
+        Item::Macro(m) if m.mac.path.segments.last().is_some_and(|last| last.ident == "named") => {
+            shape(&Item::Enum(m.mac.parse_body().expect("an enum")))
+        }
         // Counts of a network server: names with doc comments, all integers.
         Item::Macro(m) if m.mac.path.is_ident("counts") => {
             let mut fields = Vec::new();

@@ -42,31 +42,22 @@ impl Budget {
     }
 }
 
-/// Layers in the order of shedding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Layer {
-    /// Traces after a trigger.
-    Traces,
-    /// Windows with counting probes.
-    Windows,
-    /// Kernel stacks of sleeping threads.
-    Stacks,
-    /// Sampling rate: each further step halves it.
-    Rate,
+iotrail_schema::named! {
+    /// Layers in the order of shedding.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Layer {
+        /// Traces after a trigger.
+        Traces = "traces",
+        /// Windows with counting probes.
+        Windows = "windows",
+        /// Kernel stacks of sleeping threads.
+        Stacks = "stacks",
+        /// Sampling rate: each further step halves it.
+        Rate = "rate",
+    }
 }
 
 impl Layer {
-    pub const ALL: [Layer; 4] = [Layer::Traces, Layer::Windows, Layer::Stacks, Layer::Rate];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Layer::Traces => "traces",
-            Layer::Windows => "windows",
-            Layer::Stacks => "stacks",
-            Layer::Rate => "rate",
-        }
-    }
-
     /// Information lost while the layer is shed.
     pub fn lost(self) -> &'static str {
         match self {
