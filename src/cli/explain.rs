@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::stored_trace;
+use super::{one_of, stored_trace};
 use iotrail_answer::explain::{Selection, explain};
 use iotrail_base::error::{Error, Result};
 use iotrail_path::slowest::By;
@@ -28,8 +28,8 @@ pub struct ExplainArgs {
     slowest: usize,
 
     /// Rank by latency (submission to posting) or delivery delay (ready to posting)
-    #[arg(long, value_enum, default_value_t = Slow::Latency)]
-    by: Slow,
+    #[arg(long, value_parser = one_of(&[("latency", By::Latency), ("delay", By::Delay)]), default_value = "latency")]
+    by: By,
 
     /// Print only I/Os of this ring, by its number in the recording
     #[arg(long, value_name = "R")]
@@ -48,12 +48,6 @@ pub struct ExplainArgs {
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Slow {
-    Latency,
-    Delay,
-}
-
 pub fn run(args: &ExplainArgs) -> Result<u8> {
     let name = args.file.display().to_string();
     let (reader, name) = match number(&name) {
@@ -69,10 +63,7 @@ pub fn run(args: &ExplainArgs) -> Result<u8> {
     }
     let wanted = Selection {
         slowest: args.slowest,
-        by: match args.by {
-            Slow::Latency => By::Latency,
-            Slow::Delay => By::Delay,
-        },
+        by: args.by,
         ring: args.ring,
         opcode: args.opcode.clone(),
         failed: args.failed,

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, Parser, Subcommand};
@@ -205,6 +206,12 @@ fn dispatch(command: &Command) -> Result<u8> {
         Command::Man(args) => manual::run(args),
         Command::SlurmNode(args) => iotrail_cluster::on_node::run(args),
     }
+}
+
+/// Parses one of these names to its value.
+fn one_of<T: Copy + Send + Sync + 'static>(names: &'static [(&'static str, T)]) -> impl TypedValueParser<Value = T> {
+    let value = move |name: String| names.iter().find(|(known, _)| *known == name).expect("a possible value").1;
+    PossibleValuesParser::new(names.iter().map(|(name, _)| *name)).map(value)
 }
 
 /// Parses a process ID.

@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use super::one_of;
 use iotrail_base::error::{OrFail, Result};
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_path::sample::Sample;
 use iotrail_probe::profile::{DEFAULT_HZ, MAX_HZ};
 use iotrail_probe::sampling::{Clock, Sampling};
-use iotrail_report::export::{flamegraph, folded};
+use iotrail_report::export::flamegraph;
+use iotrail_report::export::folded::{self, Under};
 use iotrail_schema::measurement::CpuSamples;
 
 #[derive(Debug, Clone, Args)]
@@ -25,8 +27,8 @@ pub struct ProfileArgs {
 
     /// Sample by time (includes idle time, misses code that runs with interrupts disabled) or by the hardware cycle counter (includes such
     /// code, but not idle time)
-    #[arg(long, value_enum, default_value_t = Pace::Time, requires = "profile")]
-    profile_by: Pace,
+    #[arg(long, value_parser = one_of(&[("time", Clock::Time), ("cycles", Clock::Cycles)]), default_value = "time", requires = "profile")]
+    profile_by: Clock,
 
     /// Draw the sampled kernel stacks as a flame graph (SVG)
     #[arg(long, value_name = "FILE", requires = "profile")]
@@ -37,30 +39,14 @@ pub struct ProfileArgs {
     folded: Option<PathBuf>,
 
     /// Include these stacks in --flamegraph and --folded: all, or only those in task work
-    #[arg(long, value_enum, default_value_t = Stacks::All, requires = "profile")]
-    stacks: Stacks,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Pace {
-    Time,
-    Cycles,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Stacks {
-    All,
-    TaskWork,
+    #[arg(long, value_parser = one_of(&[("all", Under::All), ("task-work", Under::TaskWork)]), default_value = "all", requires = "profile")]
+    stacks: Under,
 }
 
 impl ProfileArgs {
     /// `None` if samples are not requested.
     pub fn sampling(&self) -> Option<Sampling> {
-        let clock = match self.profile_by {
-            Pace::Time => Clock::Time,
-            Pace::Cycles => Clock::Cycles,
-        };
-        self.profile.then_some(Sampling { clock, hz: self.profile_hz })
+        self.profile.then_some(Sampling { clock: self.profile_by, hz: self.profile_hz })
     }
 
     /// The requested files; checks that they are writable before the measurement.
@@ -80,20 +66,20 @@ impl ProfileArgs {
 pub struct Files {
     flamegraph: Option<Reserved>,
     folded: Option<Reserved>,
-    stacks: Stacks,
+    stacks: Under,
 }
 
 impl Files {
     /// Writes the files.
     pub fn write(self, samples: &[Sample], how: &CpuSamples) -> Result<()> {
-        let (under, of) = match self.stacks {
-            Stacks::All => (folded::Under::All, "CPU samples"),
-            Stacks::TaskWork => (folded::Under::TaskWork, "CPU samples under task work"),
+        let of = match self.stacks {
+            Under::All => "CPU samples",
+            Under::TaskWork => "CPU samples under task work",
         };
         if self.folded.is_none() && self.flamegraph.is_none() {
             return Ok(());
         }
-        let lines = folded::lines(samples, under);
+        let lines = folded::lines(samples, self.stacks);
         if let Some(file) = self.folded {
             let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
             output::write(file, text.as_bytes())?;

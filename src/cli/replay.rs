@@ -3,20 +3,21 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use toml::{Table, Value};
 
+use super::one_of;
 use super::run::{self as experiments, RunArgs};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::{interrupt, words};
-use iotrail_experiment::replay::{Progress, ReplayOptions, once, replay};
+use iotrail_experiment::replay::{INTERFACES, Progress, ReplayOptions, SPEEDS, name, once, replay};
 use iotrail_load::options::Trace;
 use iotrail_replay::compile::Compiler;
 use iotrail_replay::fio_log;
 use iotrail_replay::program::Program;
-use iotrail_replay::run;
+use iotrail_replay::run::{Interface, Speed};
 use iotrail_report::terminal;
 use iotrail_schema::recorded::Ending;
 use iotrail_watch::replay_recording::ReplayReader;
@@ -28,7 +29,7 @@ pub struct ReplayArgs {
     recording: PathBuf,
 
     /// Submit through this interface (default: as recorded)
-    #[arg(long, value_enum, value_name = "ENGINE")]
+    #[arg(long, value_parser = one_of(&INTERFACES[..3]), value_name = "ENGINE")]
     engine: Option<Interface>,
 
     /// Set up rings with exactly these flags, as in `iotrail bench --ring`, or none (default: as recorded, without sqpoll)
@@ -48,8 +49,8 @@ pub struct ReplayArgs {
     depth: Option<u32>,
 
     /// Give each thread its own ring
-    #[arg(long, value_enum, value_name = "RINGS", default_value = "per-thread")]
-    rings: Rings,
+    #[arg(long, value_parser = ["per-thread"], value_name = "RINGS", default_value = "per-thread")]
+    rings: String,
 
     /// Use the file or directory NEW in place of the recorded OLD; may be repeated
     #[arg(long = "map", value_name = "OLD=NEW", value_parser = pair)]
@@ -61,7 +62,7 @@ pub struct ReplayArgs {
 
     /// Compute between calls as recorded (think), not at all (none), or submit at the recorded times (timestamps). By default, both think and
     /// none are replayed if most of the time is think time
-    #[arg(long, value_enum, value_name = "SPEED")]
+    #[arg(long, value_parser = one_of(&SPEEDS), value_name = "SPEED")]
     speed: Option<Speed>,
 
     /// Replay N times, both unchanged and with the specified options
@@ -101,26 +102,6 @@ pub struct ReplayArgs {
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Interface {
-    #[value(name = "io_uring")]
-    IoUring,
-    Libaio,
-    Sync,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Rings {
-    PerThread,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Speed {
-    Think,
-    None,
-    Timestamps,
-}
-
 fn pair(text: &str) -> std::result::Result<(PathBuf, PathBuf), String> {
     match text.split_once('=') {
         Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.into(), new.into())),
@@ -129,7 +110,6 @@ fn pair(text: &str) -> std::result::Result<(PathBuf, PathBuf), String> {
 }
 
 pub fn run(args: &ReplayArgs) -> Result<u8> {
-    let Rings::PerThread = args.rings;
     if let Some(kernels) = &args.kernels {
         return on_kernels(args, kernels);
     }
@@ -139,20 +119,12 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
     let program = program(&args.recording, args.requests, &bar)?;
     let none = |list: &String| if list.trim() == "none" { String::new() } else { list.clone() };
     let options = ReplayOptions {
-        interface: args.engine.map(|engine| match engine {
-            Interface::IoUring => run::Interface::IoUring,
-            Interface::Libaio => run::Interface::Libaio,
-            Interface::Sync => run::Interface::Sync,
-        }),
+        interface: args.engine,
         ring: args.ring.as_ref().map(none),
         register: args.register.clone(),
         batch: args.batch,
         depth: args.depth,
-        speed: args.speed.map(|speed| match speed {
-            Speed::Think => run::Speed::Think,
-            Speed::None => run::Speed::None,
-            Speed::Timestamps => run::Speed::Timestamps,
-        }),
+        speed: args.speed,
         requests: args.requests,
         maps: args.maps.clone(),
         allow_write: args.allow_write,
@@ -208,10 +180,6 @@ fn on_kernels(args: &ReplayArgs, kernels: &str) -> Result<u8> {
     experiments::run(&line.run)
 }
 
-fn name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
 /// The text of that experiment.
 fn experiment(args: &ReplayArgs) -> Result<String> {
     let recording = std::path::absolute(&args.recording)
@@ -227,12 +195,12 @@ fn experiment(args: &ReplayArgs) -> Result<String> {
     let number = |n: u32| Value::from(i64::from(n));
     let list = |list: &String| Value::from(if list.trim() == "none" { "" } else { list });
     let changes: Table = [
-        ("engine", args.engine.as_ref().map(|engine| name(engine).into())),
+        ("engine", args.engine.map(|engine| name(&INTERFACES, engine).into())),
         ("ring", args.ring.as_ref().map(list)),
         ("register", args.register.clone().map(Value::from)),
         ("batch", args.batch.map(number)),
         ("depth", args.depth.map(number)),
-        ("speed", args.speed.as_ref().map(|speed| name(speed).into())),
+        ("speed", args.speed.map(|speed| name(&SPEEDS, speed).into())),
     ]
     .into_iter()
     .filter_map(|(option, value)| Some((option.to_owned(), value?)))

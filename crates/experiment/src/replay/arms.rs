@@ -1,6 +1,6 @@
 //! Turns options into arms.
 
-use super::ReplayOptions;
+use super::{INTERFACES, ReplayOptions, name};
 use iotrail_base::error::{Error, Result};
 use iotrail_load::engine::io_uring::flags::{Flag, Setup};
 use iotrail_replay::change;
@@ -86,7 +86,7 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
     let synchronous = program.is_synchronous();
     if let Some(interface) = asked.interface {
         options.interface = interface;
-        names.push(format!("--engine {}", name(interface)));
+        names.push(format!("--engine {}", name(&INTERFACES, interface)));
     }
     if let Some(ring) = &asked.ring {
         let refused = |r: iotrail_load::engine::io_uring::flags::Refusal| Error::input(r.what, r.remedy);
@@ -112,7 +112,7 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
             return Err(Error::input(
                 format!(
                     "--ring and --register apply only to io_uring; --engine {} has no ring",
-                    name(options.interface)
+                    name(&INTERFACES, options.interface)
                 ),
                 "omit them, or use --engine io_uring",
             ));
@@ -167,13 +167,4 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
         arms.push(Arm { name: names.join(" "), program: changed, options, upper_bound, is_control: false, base: 0 });
     }
     Ok(arms)
-}
-
-fn name(interface: Interface) -> &'static str {
-    match interface {
-        Interface::IoUring => "io_uring",
-        Interface::Libaio => "libaio",
-        Interface::Sync => "sync",
-        Interface::Null => "null",
-    }
 }

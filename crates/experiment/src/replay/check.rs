@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::ReplayOptions;
+use super::{ReplayOptions, SPEEDS, name};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::ourselves;
 use iotrail_replay::compile::Compiler;
 use iotrail_replay::files::Files;
 use iotrail_replay::observed::Observed;
-use iotrail_replay::run::Speed;
 use iotrail_schema::replay_log::ReplayEvent;
 use iotrail_watch::replay_recording::ReplayReader;
 use rustix::process::Signal;
@@ -44,11 +43,7 @@ impl Check {
             }
             targets.push(std::fs::canonicalize(new).unwrap_or_else(|_| new.clone()));
         }
-        let speed = options.speed.map(|speed| match speed {
-            Speed::Think => "think",
-            Speed::None => "none",
-            Speed::Timestamps => "timestamps",
-        });
+        let speed = options.speed.map(|speed| name(&SPEEDS, speed));
         arguments.extend(speed.into_iter().flat_map(|speed| ["--speed".into(), speed.into()]));
         // The mapped files are copies of this process, or files that the user allows to be overwritten.
         arguments.extend(["--allow-write".into(), "--requests".into(), options.requests.to_string()]);

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::arms::Arm;
+use super::{INTERFACES, name};
 use crate::follow;
 use crate::watched::{self, Counted, ProbeFigures};
 use iotrail_answer::per_io;
@@ -133,7 +134,7 @@ impl Run {
             schema: SCHEMA.into(),
             version: env!("CARGO_PKG_VERSION").into(),
             load: LoadRecord {
-                engine: engine(arm).into(),
+                engine: name(&INTERFACES, arm.options.interface).into(),
                 jobs: arm.program.threads.len() as u32,
                 ..LoadRecord::default()
             }
@@ -169,15 +170,6 @@ fn replay(arm: &Arm, files: &Files, stop: &AtomicBool, boundary: &mut dyn FnMut(
     files.reset()?;
     run::run(&arm.program, &arm.options, &files.descriptors(), boundary, stop)
         .map_err(|e| Error { what: format!("{}: {}", arm.name, e.what), ..e })
-}
-
-fn engine(arm: &Arm) -> &'static str {
-    match arm.options.interface {
-        Interface::IoUring => "io_uring",
-        Interface::Libaio => "libaio",
-        Interface::Sync => "sync",
-        Interface::Null => "null",
-    }
 }
 
 /// How the arm's completions can be observed.

@@ -37,6 +37,20 @@ use iotrail_stats::random::SplitMix64;
 use measure::{Round, Run};
 use serde::{Deserialize, Serialize};
 
+/// Interfaces by name. The last is not an option of `replay`.
+pub static INTERFACES: [(&str, Interface); 4] = [
+    ("io_uring", Interface::IoUring),
+    ("libaio", Interface::Libaio),
+    ("sync", Interface::Sync),
+    ("null", Interface::Null),
+];
+pub static SPEEDS: [(&str, Speed); 3] =
+    [("think", Speed::Think), ("none", Speed::None), ("timestamps", Speed::Timestamps)];
+
+pub fn name<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names.iter().find(|(_, known)| *known == value).expect("each value has a name").0
+}
+
 /// The options of `replay`.
 #[derive(Debug, Clone)]
 pub struct ReplayOptions {
