@@ -11,7 +11,7 @@ use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::FollowLoss;
 use iotrail_probe::subject::Follow;
 use iotrail_probe::watch::{BATCHES, Watch};
-use iotrail_schema::measurement::{Followed, Measurement, Punts};
+use iotrail_schema::measurement::{Measurement, Punts};
 use iotrail_schema::trail::RequestTrace;
 use iotrail_stats::estimate::{self, Stratum};
 
@@ -96,25 +96,8 @@ impl Requests {
         m.stages = self.times.stages(self.how.choice.one_in).map(Into::into);
         m.order = self.passages.order(function::sees_ends(&m.probe.programs), &|_, _, _| false).map(Into::into);
         let requests = estimate::interval(&[self.requests], self.how.choice.one_in);
-        let followed = Followed {
-            one_in: self.how.choice.one_in,
-            adaptive: self.how.choice.adaptive,
-            completions: self.completions,
-            whole: self.whole,
-            sampled_from: (self.how.choice.one_in > 1).then_some(loss.sampled_from),
-            came_later: None,
-            requests_estimated: requests.map(|t| t.total),
-            requests_ci95: requests.map(|t| [t.lo, t.hi]),
-            with_stages: self.times.with_stages(),
-            with_queued: function::sees_queued(&m.probe.programs).then_some(self.times.with_queued),
-            no_room: loss.no_room,
-            ring_buffer_full: loss.ring_buffer_full,
-            skipped: loss.skipped,
-            no_completion: loss.no_completion,
-            unfinished: loss.unfinished,
-            unreaped: loss.unreaped,
-            shared_user_data: loss.shared,
-        };
+        let completions = (self.completions, self.whole);
+        let followed = loss.followed(self.how.choice, completions, requests, &self.times, &m.probe.programs);
         m.warnings.extend(doubt::followed_lost(&followed, "--follow"));
         m.followed = Some(followed.into());
     }

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use super::choice::Choice;
+use super::function;
 use iotrail_path::division::ReapedStamps;
+use iotrail_path::times::Times;
 use iotrail_schema::file::{Descriptor, FileSeen};
-use iotrail_schema::measurement::DeliveryPathCount;
+use iotrail_schema::measurement::{DeliveryPathCount, Followed};
 use iotrail_schema::trace_record::{BufferGroup, EndedRequest};
 use iotrail_schema::trail::Course;
-use iotrail_stats::estimate::Stratum;
+use iotrail_stats::estimate::{Stratum, Total};
 
 /// One io_uring instance of a traced process.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -292,6 +295,38 @@ pub struct FollowLoss {
     pub sampled_from: u64,
     /// Requests at the ends of windows, where none was selected.
     pub came_later: u64,
+}
+
+impl FollowLoss {
+    /// The record of the selected requests. `requests`: the number that they represent.
+    pub fn followed(
+        &self,
+        choice: Choice,
+        (completions, whole): (u64, u64),
+        requests: Option<Total>,
+        times: &Times,
+        programs: &[String],
+    ) -> Followed {
+        Followed {
+            one_in: choice.one_in,
+            adaptive: choice.adaptive,
+            completions,
+            whole,
+            sampled_from: (choice.one_in > 1).then_some(self.sampled_from),
+            came_later: None,
+            requests_estimated: requests.map(|t| t.total),
+            requests_ci95: requests.map(|t| [t.lo, t.hi]),
+            with_stages: times.with_stages(),
+            with_queued: function::sees_queued(programs).then_some(times.with_queued),
+            no_room: self.no_room,
+            ring_buffer_full: self.ring_buffer_full,
+            skipped: self.skipped,
+            no_completion: self.no_completion,
+            unfinished: self.unfinished,
+            unreaped: self.unreaped,
+            shared_user_data: self.shared,
+        }
+    }
 }
 
 /// Selected requests by the power of two below the number that their io_uring_enter was asked to submit; weighted by

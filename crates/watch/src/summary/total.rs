@@ -18,7 +18,7 @@ use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::OpcodeCounts;
 use iotrail_probe::sampled_events::{self, Sampled};
 use iotrail_schema::delivery_path::DeliveryPath;
-use iotrail_schema::measurement::{Followed, Host, ModeSwitch, PerIo, TaskWorkBatch};
+use iotrail_schema::measurement::{Host, ModeSwitch, PerIo, TaskWorkBatch};
 use iotrail_schema::trace_record::{
     CountIntervals, IowqRecord, MemoryRecord, OpcodeRecord, OverlapRecord, SampledEvents, Total, TraceCpu, operations,
 };
@@ -55,7 +55,8 @@ pub(super) fn total(
     let ios = observed.seen;
     let (bytes, errors, short_ios) = (sum(|o| o.bytes), sum(|o| o.errors), sum(|o| o.short));
     let mut warnings = losses::doubts(&observed, sum(|o| o.requests), seen);
-    let followed = followed(summary, &observed, times);
+    let (loss, completions) = (observed.follow_loss, (summary.completions, summary.whole));
+    let followed = loss.followed(summary.choice, completions, summary.requests(&loss), times, &observed.programs);
     warnings.extend(doubt::followed_lost(&followed, "--one-in"));
     let one_in = summary.one_in(&observed.follow_loss);
     let opcodes: Vec<OpcodeRecord> = opcodes.iter().map(|o| all.opcode(o, one_in)).collect();
@@ -140,30 +141,6 @@ fn per_io(observed: &Observed) -> PerIo {
         mode_switches: ratio(switches),
         context_switches: ratio(Some(observed.context_switches)),
         task_work_runs: ratio(observed.task_work_runs),
-    }
-}
-
-fn followed(summary: &Summary, observed: &Observed, times: &Times) -> Followed {
-    let loss = observed.follow_loss;
-    let requests = summary.requests(&loss);
-    Followed {
-        one_in: summary.choice.one_in,
-        adaptive: summary.choice.adaptive,
-        completions: summary.completions,
-        whole: summary.whole,
-        sampled_from: (summary.choice.one_in > 1).then_some(loss.sampled_from),
-        came_later: None,
-        requests_estimated: requests.map(|t| t.total),
-        requests_ci95: requests.map(|t| [t.lo, t.hi]),
-        with_stages: times.with_stages(),
-        with_queued: function::sees_queued(&observed.programs).then_some(times.with_queued),
-        no_room: loss.no_room,
-        ring_buffer_full: loss.ring_buffer_full,
-        skipped: loss.skipped,
-        no_completion: loss.no_completion,
-        unfinished: loss.unfinished,
-        unreaped: loss.unreaped,
-        shared_user_data: loss.shared,
     }
 }
 
