@@ -117,7 +117,8 @@ impl Sums {
         let us = std::process::id();
         for tgid in std::iter::once(us).chain(procfs::descendants(us)) {
             for tid in procfs::threads(tgid) {
-                let Some((stat, times)) = Stat::of_thread(tgid, tid).zip(procfs::schedstat(tgid, tid)) else {
+                let times = procfs::schedstat(format_args!("{tgid}/task/{tid}"));
+                let Some((stat, times)) = Stat::of_thread(tgid, tid).zip(times) else {
                     continue;
                 };
                 self.is_known |= tgid != us;

@@ -1,5 +1,6 @@
 //! Parsers for the files in /proc that iotrail reads. They return `None` for an unexpected format.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;
 
@@ -43,12 +44,13 @@ impl Stat {
         })
     }
 
-    pub fn of(tgid: u32) -> Option<Stat> {
-        Self::parse(&text(format!("/proc/{tgid}/stat"))?)
+    /// `of`: a process or a thread by its directory in /proc.
+    pub fn of(of: impl Display) -> Option<Stat> {
+        Self::parse(&text(format!("/proc/{of}/stat"))?)
     }
 
     pub fn of_thread(tgid: u32, tid: u32) -> Option<Stat> {
-        Self::parse(&text(format!("/proc/{tgid}/task/{tid}/stat"))?)
+        Self::of(format_args!("{tgid}/task/{tid}"))
     }
 
     /// Whether it is a zombie: it has exited, was not waited for, and so uses nothing.
@@ -97,15 +99,15 @@ pub fn is_mounted() -> bool {
     std::path::Path::new("/proc/self/stat").exists()
 }
 
-/// Time on a CPU and time waiting for a CPU, with the scheduler's precision.
-pub fn schedstat(tgid: u32, tid: u32) -> Option<[u64; 2]> {
-    let text = text(format!("/proc/{tgid}/task/{tid}/schedstat"))?;
+/// Time on a CPU and time waiting for a CPU, with the scheduler's precision. `of`: as for [`Stat::of`].
+pub fn schedstat(of: impl Display) -> Option<[u64; 2]> {
+    let text = text(format!("/proc/{of}/schedstat"))?;
     let mut numbers = text.split_whitespace().map(|n| n.parse().ok());
     Some([numbers.next()??, numbers.next()??])
 }
 
 pub fn on_cpu_ns(tgid: u32, tid: u32) -> Option<u64> {
-    schedstat(tgid, tid).map(|[ran, _]| ran)
+    schedstat(format_args!("{tgid}/task/{tid}")).map(|[ran, _]| ran)
 }
 
 /// A thread's name.

@@ -3,6 +3,7 @@
 use std::io;
 
 use iotrail_base::error::{Error, Result};
+use iotrail_host::procfs::{Stat, schedstat};
 
 /// A thread's usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -136,7 +137,7 @@ pub fn of_others() -> Result<u64> {
 
 /// CPU time so far of another thread of this process (an SQPOLL thread); `None` if the kernel does not record it.
 pub fn of_tid(tid: i32) -> Option<u64> {
-    schedstat(&format!("self/task/{tid}")).map(|[cpu, _]| cpu)
+    schedstat(format_args!("self/task/{tid}")).map(|[cpu, _]| cpu)
 }
 
 /// Usage so far of another thread of this process.
@@ -160,11 +161,8 @@ impl ThreadUsage {
 
 /// Usage of a thread of this process; `None` if it has exited, or if the kernel does not account it.
 pub fn taken_by(tid: i32) -> Option<ThreadUsage> {
-    let [cpu, wait] = schedstat(&format!("self/task/{tid}"))?;
-    let stat = stat_from_state(tid)?;
-    // The state is field 3; user and system time in ticks are fields 14 and 15.
-    let mut fields = stat.split_whitespace().skip(11).map(|n| n.parse::<u64>().ok());
-    let (user, system) = (fields.next()??, fields.next()??);
+    let [cpu, wait] = schedstat(format_args!("self/task/{tid}"))?;
+    let Stat { user_ticks: user, system_ticks: system, .. } = Stat::of(format_args!("self/task/{tid}"))?;
     let user_ns = match user + system {
         0 => 0,
         ticks => (u128::from(cpu) * u128::from(user) / u128::from(ticks)) as u64,
@@ -174,20 +172,7 @@ pub fn taken_by(tid: i32) -> Option<ThreadUsage> {
 
 /// Whether a thread of this process sleeps; false if it has exited.
 pub fn sleeps(tid: i32) -> bool {
-    stat_from_state(tid).is_some_and(|stat| stat.trim_start().starts_with('S'))
-}
-
-/// The /proc stat line after the name, which may contain any characters.
-fn stat_from_state(tid: i32) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).ok()?;
-    Some(stat.rsplit_once(')')?.1.to_owned())
-}
-
-/// Time on a CPU, and time waiting for one, in ns.
-fn schedstat(of: &str) -> Option<[u64; 2]> {
-    let stat = std::fs::read_to_string(format!("/proc/{of}/schedstat")).ok()?;
-    let mut numbers = stat.split_whitespace().map(|n| n.parse().ok());
-    Some([numbers.next()??, numbers.next()??])
+    Stat::of(format_args!("self/task/{tid}")).is_some_and(|stat| stat.state == 'S')
 }
 
 /// The calling thread's ID in /proc, which may belong to an outer PID namespace. If /proc does not show the thread, the

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::namespace::Numbers;
+use iotrail_host::procfs;
 use iotrail_path::files::{Files, Key, Use};
 use iotrail_probe::files::LastName;
 use iotrail_schema::file::{Descriptor, FileSeen, Kind};
@@ -141,7 +142,7 @@ impl Names {
             Key::Inode { .. } if began < self.next_scan => return Answer::Later,
             Key::Inode { .. } => {}
         }
-        let fds = descriptors(number);
+        let fds: Vec<i32> = procfs::numbers(format!("/proc/{number}/fd")).into_iter().map(|fd| fd as i32).collect();
         let held = fds.iter().take(DESCRIPTORS).filter_map(|fd| link(number, *fd));
         let found = held.into_iter().find(|name| is_it(&asked.key, last.as_deref(), name, false));
         let found = found.or_else(|| match asked.descriptor {
@@ -213,11 +214,6 @@ fn is_it(key: &Key, last: Option<&str>, name: &Name, named: bool) -> bool {
 /// Splits the kernel's device number into major and minor.
 fn split(device: u32) -> (u32, u32) {
     (device >> 20, device & 0xf_ffff)
-}
-
-fn descriptors(number: u32) -> Vec<i32> {
-    let Ok(folder) = std::fs::read_dir(format!("/proc/{number}/fd")) else { return vec![] };
-    folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 const DELETED: &str = " (deleted)";

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use crate::namespace::Numbers;
+use iotrail_host::procfs::Status;
 
 #[derive(Default)]
 pub(super) struct PerfMaps {
@@ -29,8 +30,7 @@ impl PerfMaps {
 
 /// Reads the file in the process's own mount and PID namespace, which works only while the process lives.
 fn read(pid: u32) -> Vec<(u64, u64, String)> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let own = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last()?.parse().ok());
+    let own = Status::of(pid).and_then(|status| status.numbers.last().copied());
     let inside = format!("/proc/{pid}/root/tmp/perf-{}.map", own.unwrap_or(pid));
     let text = std::fs::read(inside).or_else(|_| std::fs::read(format!("/tmp/perf-{pid}.map"))).unwrap_or_default();
     parsed(&String::from_utf8_lossy(&text))
