@@ -2,6 +2,7 @@
 //! its table, hover text and CSV.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::rows::Rows;
 
@@ -65,7 +66,39 @@ pub struct Figure {
     pub panels: Vec<Panel>,
 }
 
+/// What a figure is called, and how to read it.
+pub struct Head<'a> {
+    pub id: &'a str,
+    pub title: &'a str,
+    pub reads: &'a str,
+    pub is_of_time: bool,
+}
+
 impl Figure {
+    /// A figure whose rows have no cells on the page; `None` if nothing is drawn.
+    pub fn plain(
+        head: Head<'_>,
+        place: Place,
+        columns: &[(&str, Unit)],
+        rows: Vec<Vec<Value>>,
+        panels: Vec<Panel>,
+    ) -> Option<Self> {
+        let columns = columns.iter().map(|(name, unit)| Column::new(*name, *unit)).collect();
+        let cells = vec![None; rows.len()];
+        let is_drawn = panels.iter().any(|panel| panel.marks() > 0);
+        is_drawn.then(|| Self {
+            id: head.id.into(),
+            title: head.title.into(),
+            reads: head.reads.into(),
+            is_of_time: head.is_of_time,
+            place,
+            columns,
+            rows: rows.into(),
+            cells,
+            panels,
+        })
+    }
+
     pub fn number(&self, row: usize, column: Option<usize>) -> Option<f64> {
         self.rows.get(row)[column?].as_f64()
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::figure::{Axis, Column, Figure, Kind, Line, Panel, Place, Scale, Unit};
+use super::figure::{Axis, Figure, Head, Kind, Line, Panel, Place, Scale, Unit};
 use super::words::Sentence;
 use super::{Answered, safe};
 use iotrail_answer::fleet::{Names, figure, leading, nodes, situation};
@@ -19,14 +19,13 @@ const OPEN: usize = 24;
 const FACTS: usize = 2;
 
 pub fn page(a: &FleetAnswer, unit: Counted) -> Result<String> {
-    let Pictures { first, rest } = pictures(a);
     let page = Answered {
         title: format!("{}: {} on {} machines", a.fleet.name, a.fleet.experiment, a.fleet.nodes.len()),
         answer: a.answer.clone(),
         name: format!("iotrail-{}-{}", a.fleet.id(), safe::file_name(&a.fleet.name)),
         between_title: "Associated facts, outliers, missing data",
         between: said(a, unit),
-        figures: first.into_iter().chain(means(a)).chain(by_machine(a)).chain(rest).collect(),
+        figures: grids(a, true).into_iter().chain(means(a)).chain(by_machine(a)).chain(grids(a, false)).collect(),
     };
     page.page()
 }
@@ -45,25 +44,21 @@ fn said(a: &FleetAnswer, unit: Counted) -> Vec<Sentence> {
     goes.chain(apart).chain(a.notes.iter().cloned()).map(Sentence::new).collect()
 }
 
-struct Pictures {
-    first: Option<Figure>,
-    rest: Vec<Figure>,
-}
-
-/// Machines × situations, one grid per metric, starting with the answer's metric.
-fn pictures(a: &FleetAnswer) -> Pictures {
-    let Some(lead) = leading(&a.effects) else { return Pictures { first: None, rest: Vec::new() } };
+/// Machines × situations: the grid of the answer's metric, or those of the other metrics.
+fn grids(a: &FleetAnswer, is_lead: bool) -> Vec<Figure> {
+    let Some(lead) = leading(&a.effects) else { return Vec::new() };
     let mut metrics: Vec<&str> = Vec::new();
     for e in &a.effects {
         if !metrics.contains(&e.metric.as_str()) {
             metrics.push(&e.metric);
         }
     }
-    let rest = metrics.iter().filter(|m| **m != lead.metric).map(|m| picture(a, m, lead, Place::Folded)).collect();
-    Pictures { first: Some(picture(a, &lead.metric, lead, Place::First)), rest }
+    let place = if is_lead { Place::First } else { Place::Folded };
+    let these = metrics.into_iter().filter(|m| (*m == lead.metric) == is_lead);
+    these.filter_map(|m| picture(a, m, lead, place)).collect()
 }
 
-fn picture(a: &FleetAnswer, metric: &str, lead: &FleetEffect, place: Place) -> Figure {
+fn picture(a: &FleetAnswer, metric: &str, lead: &FleetEffect, place: Place) -> Option<Figure> {
     let columns = [
         ("machine", Unit::Text),
         ("arm", Unit::Text),
@@ -112,18 +107,13 @@ fn picture(a: &FleetAnswer, metric: &str, lead: &FleetEffect, place: Place) -> F
             ]);
         }
     }
-    Figure {
-        id: format!("machines-{}", safe::file_name(metric)),
-        title: format!("Machines × situations: {metric}, {} against {}", arms(&effects), lead.a),
-        reads: "Each field is a machine's own ratio in one situation. Machines are sorted by their ratio in the situation of the answer. Green: better on this machine; red: worse; grey: no difference; pale with a dashed edge: inconclusive; empty: not measured, not testable or not comparable; thick edge: an outlier."
-            .into(),
+    let head = Head {
+        id: &format!("machines-{}", safe::file_name(metric)),
+        title: &format!("Machines × situations: {metric}, {} against {}", arms(&effects), lead.a),
+        reads: "Each field is a machine's own ratio in one situation. Machines are sorted by their ratio in the situation of the answer. Green: better on this machine; red: worse; grey: no difference; pale with a dashed edge: inconclusive; empty: not measured, not testable or not comparable; thick edge: an outlier.",
         is_of_time: false,
-        place,
-        columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),
-        cells: vec![None; rows.len()],
-        rows: rows.into(),
-        panels: vec![panel],
-    }
+    };
+    Figure::plain(head, place, &columns, rows, vec![panel])
 }
 
 fn arms(effects: &[&FleetEffect]) -> String {
@@ -213,17 +203,13 @@ fn means(a: &FleetAnswer) -> Option<Figure> {
             json!(e.verdict.words()),
         ]);
     }
-    (!panels.is_empty()).then(|| Figure {
-        id: "means".into(),
-        title: "Mean over the machines, with 95 % intervals".into(),
-        reads: "The wide bars are 95 % prediction intervals for another machine of the fleet.".into(),
+    let head = Head {
+        id: "means",
+        title: "Mean over the machines, with 95 % intervals",
+        reads: "The wide bars are 95 % prediction intervals for another machine of the fleet.",
         is_of_time: false,
-        place: Place::Open,
-        columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),
-        cells: vec![None; rows.len()],
-        rows: rows.into(),
-        panels,
-    })
+    };
+    Figure::plain(head, Place::Open, &columns, rows, panels)
 }
 
 /// Each machine's ratio in the answer's effect.
@@ -250,15 +236,12 @@ fn by_machine(a: &FleetAnswer) -> Option<Figure> {
     }
     let at = situation(&e.at);
     let at = if at.is_empty() { at } else { format!(", {at}") };
-    (!rows.is_empty()).then(|| Figure {
-        id: "by-machine".into(),
-        title: format!("Machine by machine: {}, {} against {}{at}", e.metric, e.b, e.a),
-        reads: "Each machine's ratio with its 95 % interval. The vertical bar is the mean over all machines.".into(),
+    let head = Head {
+        id: "by-machine",
+        title: &format!("Machine by machine: {}, {} against {}{at}", e.metric, e.b, e.a),
+        reads: "Each machine's ratio with its 95 % interval. The vertical bar is the mean over all machines.",
         is_of_time: false,
-        place: if rows.len() > OPEN { Place::Folded } else { Place::Open },
-        columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),
-        cells: vec![None; rows.len()],
-        rows: rows.into(),
-        panels: vec![panel],
-    })
+    };
+    let place = if rows.len() > OPEN { Place::Folded } else { Place::Open };
+    Figure::plain(head, place, &columns, rows, vec![panel])
 }

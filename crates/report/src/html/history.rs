@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::figure::{Axis, Column, Figure, Kind, Line, Panel, Place, Scale, Unit};
+use super::figure::{Axis, Figure, Head, Kind, Line, Panel, Place, Scale, Unit};
 use super::figures::unit;
 use super::words::Sentence;
 use super::{Answered, safe};
@@ -82,25 +82,21 @@ fn changes(h: &History) -> Option<Figure> {
             json!(c.runs_since),
         ]);
     }
-    (!rows.is_empty()).then(|| Figure {
-        id: "changes".into(),
-        title: "The latest change of each figure, with 95 % intervals".into(),
-        reads: "New level ÷ old level. The interval of the ratio assumes that the run of the change is known.".into(),
+    let head = Head {
+        id: "changes",
+        title: "The latest change of each figure, with 95 % intervals",
+        reads: "New level ÷ old level. The interval of the ratio assumes that the run of the change is known.",
         is_of_time: false,
-        place: Place::First,
-        columns: columns.map(|(name, unit)| Column::new(name, unit)).to_vec(),
-        cells: vec![None; rows.len()],
-        rows: rows.into(),
-        panels: vec![panel],
-    })
+    };
+    Figure::plain(head, Place::First, &columns, rows, vec![panel])
 }
 
 /// The changed metrics (or the unchanged ones) run by run, with each level's mean.
 fn courses(h: &History, changed: bool) -> Option<Figure> {
     let all: Vec<&Series> = h.series.iter().filter(|s| s.changes.is_empty() != changed).collect();
     let most = if changed { all.len() } else { UNCHANGED };
-    let columns = ["metric", "at", "level"].map(|name| Column::new(name, Unit::Text)).into_iter();
-    let columns = columns.chain([Column::new("run", Unit::Number), Column::new("value", Unit::Number)]).collect();
+    let (text, number) = (Unit::Text, Unit::Number);
+    let columns = [("metric", text), ("at", text), ("level", text), ("run", number), ("value", number)];
     let mut rows = Vec::new();
     let mut panels = Vec::new();
     for series in all.iter().take(most) {
@@ -121,17 +117,9 @@ fn courses(h: &History, changed: bool) -> Option<Figure> {
         false if all.len() > most => ("unchanged", format!("Run by run: {most} of {} unchanged metrics", all.len())),
         false => ("unchanged", "Run by run: unchanged metrics".to_owned()),
     };
-    (!panels.is_empty()).then(|| Figure {
-        id: id.into(),
-        title,
-        reads: "Each point is the geometric mean of a run's repeats. Each line is the mean of a level.".into(),
-        is_of_time: false,
-        place: if changed { Place::Open } else { Place::Folded },
-        columns,
-        cells: vec![None; rows.len()],
-        rows: rows.into(),
-        panels,
-    })
+    let reads = "Each point is the geometric mean of a run's repeats. Each line is the mean of a level.";
+    let place = if changed { Place::Open } else { Place::Folded };
+    Figure::plain(Head { id, title: &title, reads, is_of_time: false }, place, &columns, rows, panels)
 }
 
 /// The level of a run, and the class of the change that started this level.

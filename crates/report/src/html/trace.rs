@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::figure::{Axis, Column, Figure, Kind, Line, Panel, Place, Scale, Unit};
+use super::figure::{Axis, Figure, Head, Kind, Line, Panel, Place, Scale, Unit};
 use super::words::Sentence;
 use super::{Answered, paths, safe};
 use crate::terminal::measured::{estimate, path_name};
@@ -97,9 +97,8 @@ struct Bars {
     id: &'static str,
     title: String,
     reads: &'static str,
-    is_of_time: bool,
     place: Place,
-    columns: Vec<Column>,
+    columns: Vec<(&'static str, Unit)>,
     axis: &'static str,
     unit: Unit,
     rows: Vec<Vec<Value>>,
@@ -118,22 +117,11 @@ impl Bars {
         (id, title): (&'static str, impl Into<String>),
         reads: &'static str,
         place: Place,
-        columns: &[(&str, Unit)],
+        columns: &[(&'static str, Unit)],
         axis: &'static str,
     ) -> Self {
-        let unit = columns[LENGTH].1;
-        Self {
-            id,
-            title: title.into(),
-            reads,
-            is_of_time: unit != Unit::Number,
-            place,
-            columns: columns.iter().map(|(name, unit)| Column::new(*name, *unit)).collect(),
-            axis,
-            unit,
-            rows: Vec::new(),
-            panels: Vec::new(),
-        }
+        let (title, unit, columns) = (title.into(), columns[LENGTH].1, columns.to_vec());
+        Self { id, title, reads, place, columns, axis, unit, rows: Vec::new(), panels: Vec::new() }
     }
 
     fn panel(
@@ -171,22 +159,10 @@ impl Bars {
     }
 
     fn figure(self) -> Option<Figure> {
-        (!self.panels.is_empty()).then(|| Figure {
-            id: self.id.into(),
-            title: self.title,
-            reads: self.reads.into(),
-            is_of_time: self.is_of_time,
-            place: self.place,
-            columns: self.columns,
-            cells: vec![None; self.rows.len()],
-            rows: self.rows.into(),
-            panels: self.panels,
-        })
+        let is_of_time = self.unit != Unit::Number;
+        let head = Head { id: self.id, title: &self.title, reads: self.reads, is_of_time };
+        Figure::plain(head, self.place, &self.columns, self.rows, self.panels)
     }
-}
-
-fn columns(all: &[(&str, Unit)]) -> Vec<Column> {
-    all.iter().map(|(name, unit)| Column::new(*name, *unit)).collect()
 }
 
 fn part_look(name: &str, look: usize) -> &'static str {
@@ -305,25 +281,16 @@ fn rates(t: &TraceRecord) -> Option<Figure> {
         ]
     };
     let rows: Vec<Vec<Value>> = slices.iter().enumerate().map(row).collect();
-    (rows.len() > 1).then(|| Figure {
-        id: "rates".into(),
-        title: "Rates over time".into(),
-        reads: format!(
-            "Each point covers {} of the trace, starting at the first traced completion.",
-            span(timeline.slice_ns as f64)
-        ),
-        is_of_time: true,
-        place: Place::Open,
-        columns: columns(&[
-            ("at_s", Unit::Number),
-            ("completions_per_second", Unit::PerSecond),
-            ("latency_mean_ns", Unit::Ns),
-            ("latency_max_ns", Unit::Ns),
-        ]),
-        cells: vec![None; rows.len()],
-        rows: rows.into(),
-        panels,
-    })
+    let columns = [
+        ("at_s", Unit::Number),
+        ("completions_per_second", Unit::PerSecond),
+        ("latency_mean_ns", Unit::Ns),
+        ("latency_max_ns", Unit::Ns),
+    ];
+    let slice = span(timeline.slice_ns as f64);
+    let reads = format!("Each point covers {slice} of the trace, starting at the first traced completion.");
+    let head = Head { id: "rates", title: "Rates over time", reads: &reads, is_of_time: true };
+    Figure::plain(head, Place::Open, &columns, rows, panels).filter(|figure| figure.rows.len() > 1)
 }
 
 fn bars_of_counts(

@@ -2,9 +2,7 @@
 
 use serde_json::json;
 
-use super::{Head, Sheet};
-use crate::html::figure::{Axis, Column, Figure, Kind, Line, Panel, Place, Scale, Unit};
-use crate::html::rows::Rows;
+use crate::html::figure::{Axis, Figure, Head, Kind, Line, Panel, Place, Scale, Unit};
 use crate::html::words::verdict_words;
 use iotrail_answer::summary::Forest;
 use iotrail_answer::unit;
@@ -38,8 +36,7 @@ pub fn figure(forest: &Forest, unit: unit::Unit) -> Option<Figure> {
         ("verdict", Unit::Text),
         ("reason", Unit::Text),
     ];
-    let columns = columns.map(|(name, unit)| Column::new(name, unit)).to_vec();
-    let mut sheet = Sheet { columns, rows: Rows::default(), cells: Vec::new() };
+    let mut rows = Vec::new();
     let against = format!("{} ÷ {}", forest.b.as_deref().unwrap_or("each arm"), forest.a);
     let x = Axis::new(against.clone(), Unit::Ratio, Scale::Log);
     let mut panel = Panel::new("", Kind::Ratios, x, Axis::names(""));
@@ -50,10 +47,9 @@ pub fn figure(forest: &Forest, unit: unit::Unit) -> Option<Figure> {
         let across = if line.comparisons > 1 { line.ratios.clone() } else { Vec::new() };
         panel.lines.push(Line { name: line.name.clone(), says: line.mark.text(), across });
         if middle.is_some() {
-            panel.series(&series_name(verdict, disturbed), look(verdict, disturbed)).mark(sheet.rows.len(), at);
+            panel.series(&series_name(verdict, disturbed), look(verdict, disturbed)).mark(rows.len(), at);
         }
-        sheet.cells.push(None);
-        sheet.rows.push(vec![
+        rows.push(vec![
             json!(line.name),
             json!(line.comparisons),
             json!(middle),
@@ -77,7 +73,7 @@ pub fn figure(forest: &Forest, unit: unit::Unit) -> Option<Figure> {
     }
     let title = format!("{}: {against}, with 95 % intervals", forest.metric.words(unit));
     let head = Head { id: "forest", title: &title, reads: &reads, is_of_time: false };
-    sheet.figure(head, vec![(String::new(), vec![panel])]).map(|f| Figure { place: Place::First, ..f })
+    Figure::plain(head, Place::First, &columns, rows, vec![panel])
 }
 
 /// The median of several ratios.

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub use self::levels::unit;
 use super::Against;
-use super::figure::{Column, Figure, Panel, Place, panels};
+use super::figure::{Column, Figure, Head, Panel, Place, panels};
 use super::rows::Rows;
 use super::view::{Facet, View};
 use iotrail_answer::compare::Metric;
@@ -98,26 +98,10 @@ impl Sheet {
 
     /// `None` if nothing is drawn.
     fn figure(self, head: Head<'_>, lots: Vec<(String, Vec<Panel>)>) -> Option<Figure> {
-        let panels = panels(lots);
-        (!panels.is_empty()).then(|| Figure {
-            id: head.id.into(),
-            title: head.title.into(),
-            reads: head.reads.into(),
-            is_of_time: head.is_of_time,
-            place: Place::Folded,
-            columns: self.columns,
-            rows: self.rows,
-            cells: self.cells,
-            panels,
-        })
+        let Sheet { columns, rows, cells } = self;
+        let plain = Figure::plain(head, Place::Folded, &[], vec![], panels(lots))?;
+        Some(Figure { columns, rows, cells, ..plain })
     }
-}
-
-struct Head<'a> {
-    id: &'a str,
-    title: &'a str,
-    reads: &'a str,
-    is_of_time: bool,
 }
 
 /// The panel's line of a cell, created if necessary, within a facet.
