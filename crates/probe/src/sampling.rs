@@ -1,22 +1,15 @@
 //! How the CPUs are sampled.
 
-/// Event that paces the samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clock {
-    /// perf's cpu-clock, a timer per CPU: works everywhere, and samples idle. A section with interrupts disabled is
-    /// sampled when they are enabled again.
-    Time,
-    /// The hardware cycle counter with an NMI: samples sections with interrupts disabled, but not idle (a halted CPU
-    /// counts no cycles). Unavailable in most virtual machines.
-    Cycles,
-}
-
-impl Clock {
-    pub fn name(self) -> &'static str {
-        match self {
-            Clock::Time => "time",
-            Clock::Cycles => "cycles",
-        }
+iotrail_schema::named! {
+    /// Event that paces the samples.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Clock {
+        /// perf's cpu-clock, a timer per CPU: works everywhere, and samples idle. A section with interrupts disabled is
+        /// sampled when they are enabled again.
+        Time = "time",
+        /// The hardware cycle counter with an NMI: samples sections with interrupts disabled, but not idle (a halted CPU
+        /// counts no cycles). Unavailable in most virtual machines.
+        Cycles = "cycles",
     }
 }
 

@@ -50,50 +50,26 @@ pub enum State {
     Unknown,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Section {
-    /// Rights of the process.
-    Privileges,
-    /// The kernel.
-    Kernel,
-    /// Rings, flags and operations.
-    IoUring,
-    /// I/O interfaces.
-    Engines,
-    /// BPF programs.
-    Probes,
-    /// Clocks and the tick.
-    Clock,
-    /// The target.
-    Target,
-    /// CPUs.
-    Cpus,
-}
-
-impl Section {
-    const ALL: [Section; 8] = [
-        Section::Privileges,
-        Section::Kernel,
-        Section::IoUring,
-        Section::Engines,
-        Section::Probes,
-        Section::Clock,
-        Section::Target,
-        Section::Cpus,
-    ];
-
-    fn title(self) -> &'static str {
-        match self {
-            Section::Privileges => "privileges",
-            Section::Kernel => "kernel",
-            Section::IoUring => "io_uring",
-            Section::Engines => "engines",
-            Section::Probes => "probes",
-            Section::Clock => "clock",
-            Section::Target => "target",
-            Section::Cpus => "CPUs",
-        }
+iotrail_schema::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Section {
+        /// Rights of the process.
+        Privileges = "privileges",
+        /// The kernel.
+        Kernel = "kernel",
+        /// Rings, flags and operations.
+        IoUring = "io_uring",
+        /// I/O interfaces.
+        Engines = "engines",
+        /// BPF programs.
+        Probes = "probes",
+        /// Clocks and the tick.
+        Clock = "clock",
+        /// The target.
+        Target = "target",
+        /// CPUs.
+        Cpus = "CPUs",
     }
 }
 
@@ -187,7 +163,7 @@ pub fn screen(report: &Report, style: Style) -> Screen {
             continue;
         }
         out.blank();
-        out.heading(section.title());
+        out.heading(section.name());
         let columns = [Column::words("", 6), Column::words("", 19), Column::words("", 52)];
         out.rows(&columns, rows.iter().map(cells).collect());
     }

@@ -20,11 +20,13 @@ pub struct Family {
     pub samples: Vec<(Labels, Value)>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
+crate::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Kind {
+        Counter = "counter",
+        Gauge = "gauge",
+        Histogram = "histogram",
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -34,16 +36,6 @@ pub enum Value {
     Nanoseconds(u64),
     Now(f64),
     Buckets(Buckets),
-}
-
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        }
-    }
 }
 
 impl Family {

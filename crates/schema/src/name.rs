@@ -3,7 +3,7 @@
 /// Like `String`; up to 24 bytes are stored inline.
 pub type Name = compact_str::CompactString;
 
-/// Declares an enum and the names of its variants in JSON: `ALL`, `name`, `Display`.
+/// Declares an enum and the names of its variants, which are those in JSON: `ALL`, `name`, `Display`.
 #[macro_export]
 macro_rules! named {
     ($(#[$of:meta])* pub enum $enum:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)+ }) => {

@@ -30,25 +30,16 @@ pub struct StoredTrace {
     pub recording: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TraceState {
-    /// iotrail is still tracing.
-    Running,
-    /// The trace ended normally.
-    Complete,
-    /// A signal killed iotrail. The record is its last checkpoint.
-    Partial,
-}
-
-impl TraceState {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            TraceState::Running => "running",
-            TraceState::Complete => "complete",
-            TraceState::Partial => "partial",
-        }
+crate::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum TraceState {
+        /// iotrail is still tracing.
+        Running = "running",
+        /// The trace ended normally.
+        Complete = "complete",
+        /// A signal killed iotrail. The record is its last checkpoint.
+        Partial = "partial",
     }
 }
 

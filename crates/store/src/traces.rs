@@ -110,14 +110,10 @@ const COLUMNS: &str = "trace, state, datetime(started_unix_s, 'unixepoch'), star
 
 fn summary(row: &Row<'_>) -> rusqlite::Result<(i64, StoredTrace)> {
     let number: i64 = row.get(0)?;
-    let state = match row.get::<_, String>(1)?.as_str() {
-        "running" => TraceState::Running,
-        "complete" => TraceState::Complete,
-        _ => TraceState::Partial,
-    };
+    let state: String = row.get(1)?;
     let summary = StoredTrace {
         trace: id(number),
-        state,
+        state: TraceState::ALL.into_iter().find(|s| s.name() == state).unwrap_or(TraceState::Partial),
         started: row.get(2)?,
         started_unix_s: row.get::<_, i64>(3)? as u64,
         subject: row.get(4)?,

@@ -44,49 +44,31 @@ impl<'a> Row<'a> {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Column {
-    Process,
-    Ring,
-    Requests,
-    Completions,
-    Bytes,
-    Errors,
-    P50,
-    P99,
-    Delay50,
-    Delay99,
-    Punts,
-    Overflows,
-    Sqpoll,
-    Running,
-    Runnable,
-    DeliveryPaths,
+iotrail_schema::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Column {
+        Process = "PROCESS",
+        Ring = "RING",
+        Requests = "REQ/S",
+        Completions = "DONE/S",
+        Bytes = "BYTES/S",
+        Errors = "ERR/S",
+        P50 = "P50",
+        P99 = "P99",
+        Delay50 = "LATE50",
+        Delay99 = "LATE99",
+        Punts = "PUNT/S",
+        Overflows = "OVERFL",
+        Sqpoll = "SQPOLL",
+        Running = "RUN",
+        Runnable = "WAIT",
+        DeliveryPaths = "DELIVERY",
+    }
 }
 
 use Column::*;
 
 impl Column {
-    /// From left to right.
-    pub const ALL: [Column; 16] = [
-        Process,
-        Ring,
-        Requests,
-        Completions,
-        Bytes,
-        Errors,
-        P50,
-        P99,
-        Delay50,
-        Delay99,
-        Punts,
-        Overflows,
-        Sqpoll,
-        Running,
-        Runnable,
-        DeliveryPaths,
-    ];
-
     /// Columns for sorting: all except the delivery paths.
     pub const SORTABLE: &'static [Column] = Self::ALL.split_at(Self::ALL.len() - 1).0;
 
@@ -109,27 +91,6 @@ impl Column {
         Sqpoll,
         Overflows,
     ];
-
-    pub fn heading(self) -> &'static str {
-        match self {
-            Process => "PROCESS",
-            Ring => "RING",
-            Requests => "REQ/S",
-            Completions => "DONE/S",
-            Bytes => "BYTES/S",
-            Errors => "ERR/S",
-            P50 => "P50",
-            P99 => "P99",
-            Delay50 => "LATE50",
-            Delay99 => "LATE99",
-            Punts => "PUNT/S",
-            Overflows => "OVERFL",
-            Sqpoll => "SQPOLL",
-            Running => "RUN",
-            Runnable => "WAIT",
-            DeliveryPaths => "DELIVERY",
-        }
-    }
 
     /// Minimum width.
     pub fn width(self) -> u16 {

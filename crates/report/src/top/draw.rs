@@ -150,7 +150,7 @@ impl Screen {
     fn heading(&self, column: Column) -> Cell<'static> {
         let text = match (column, self.page()) {
             (Column::Ring, Page::Processes) => "RNGS",
-            _ => column.heading(),
+            _ => column.name(),
         };
         let style = match column == self.sort {
             true => Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED),

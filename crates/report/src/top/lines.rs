@@ -20,7 +20,7 @@ pub fn block(t: &TopRecord, style: Style) -> Screen {
     let columns = fit(WIDTH as u16, Column::Completions, &[&[Column::DeliveryPaths], OF_PROCESSES].concat());
     let busy: Vec<&RingRates> = t.rings.iter().filter(|r| !Row::of_ring(r).is_idle()).collect();
     if !busy.is_empty() {
-        line(o, &columns, |c| c.heading().into());
+        line(o, &columns, |c| c.name().into());
     }
     for r in busy {
         let row = Row::of_ring(r);

@@ -6,43 +6,27 @@ use std::str::FromStr;
 
 use iotrail_schema::setup_flag::{self, SetupFlag};
 
-/// A setup flag on the command line. The value of `cqsize` is in [`Setup::cq_entries`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flag {
-    CoopTaskrun,
-    TaskrunFlag,
-    DeferTaskrun,
-    SingleIssuer,
-    Sqpoll,
-    Iopoll,
-    HybridIopoll,
-    SubmitAll,
-    /// No index array between the submission queue and its entries.
-    NoSqarray,
-    Cqsize,
+iotrail_schema::named! {
+    /// A setup flag on the command line. The value of `cqsize` is in [`Setup::cq_entries`].
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Flag {
+        CoopTaskrun = "coop_taskrun",
+        TaskrunFlag = "taskrun_flag",
+        DeferTaskrun = "defer_taskrun",
+        SingleIssuer = "single_issuer",
+        Sqpoll = "sqpoll",
+        Iopoll = "iopoll",
+        HybridIopoll = "hybrid_iopoll",
+        SubmitAll = "submit_all",
+        /// No index array between the submission queue and its entries.
+        NoSqarray = "no_sqarray",
+        Cqsize = "cqsize",
+    }
 }
 
 impl Flag {
-    pub const ALL: [Flag; 10] = [
-        Flag::CoopTaskrun,
-        Flag::TaskrunFlag,
-        Flag::DeferTaskrun,
-        Flag::SingleIssuer,
-        Flag::Sqpoll,
-        Flag::Iopoll,
-        Flag::HybridIopoll,
-        Flag::SubmitAll,
-        Flag::NoSqarray,
-        Flag::Cqsize,
-    ];
-
-    /// The enumeration and the table have the same order.
     fn entry(self) -> &'static SetupFlag {
-        &setup_flag::ALL[self as usize]
-    }
-
-    pub fn name(self) -> &'static str {
-        self.entry().name
+        setup_flag::find(self.name()).expect("the table has every flag")
     }
 
     pub fn bit(self) -> u32 {
