@@ -8,7 +8,7 @@ use crate::compare::{Metric, metrics};
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
 use iotrail_schema::search_record::{Constraint, Ended, SearchRecord};
-use iotrail_stats::search::{Better, Options, Reason, Search};
+use iotrail_stats::search::{Better, Options, Search};
 
 /// Probability that a complete search removes the best candidate.
 const ALPHA: f64 = 0.05;
@@ -134,12 +134,7 @@ pub fn state(run: &RunRecord) -> Option<State> {
         leader: statistics.leader().unwrap_or(0),
         picks: search.second.as_ref().map(|_| front::picks(&statistics, search)).unwrap_or_default(),
         most_better: most.max_by(f64::total_cmp).map_or(0.0, |x| x.max(0.0)),
-        ended: statistics.finished().map(|reason| match reason {
-            Reason::OneLeft => Ended::OneLeft,
-            Reason::Equivalent => Ended::Equivalent,
-            Reason::Settled => Ended::Settled,
-            Reason::Budget => Ended::Budget,
-        }),
+        ended: statistics.finished(),
         deciding_blocks,
         blocks,
         broken,

@@ -169,7 +169,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
     /// last timestamps.
     fn stage(&mut self, stage: Stage, tally: &mut Tally) -> Result<(Ticks, u64, u64)> {
         let (shared, spec, clock, job) = (self.shared, self.shared.spec, &self.shared.clock, self.job);
-        let (wait, think_ns, syncs) = (spec.engine_wait(), spec.think_ns, spec.commit.is_of_batch());
+        let (wait, think_ns, syncs) = (spec.wait, spec.think_ns, spec.commit.is_of_batch());
         let memory = self.feeder.memory();
         let done = &shared.done[job as usize];
         tally.clear();

@@ -33,6 +33,7 @@ pub use self::sequence::interval;
 pub use self::table::{Advantage, Better, Fit, Table};
 use self::two::Two;
 use super::random::Random;
+use iotrail_schema::search_record::Ended;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
@@ -51,18 +52,6 @@ impl Options {
     pub fn new(better: Better, budget: usize) -> Self {
         Self { better, threshold: 0.01, min_blocks: 5, max_blocks: usize::MAX, budget }
     }
-}
-
-/// Why a search ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    OneLeft,
-    /// All survivors are within the threshold of the leader.
-    Equivalent,
-    /// With two objectives: no remaining candidate can be dominated any more.
-    Settled,
-    /// The next block would exceed the allowed number of blocks or measurements.
-    Budget,
 }
 
 /// The next measurements: each candidate once, in this order.
@@ -84,7 +73,7 @@ pub struct Search {
     candidates: usize,
     blocks: usize,
     measurements: usize,
-    finished: Option<Reason>,
+    finished: Option<Ended>,
 }
 
 /// Values of one objective and their fit.
@@ -176,7 +165,7 @@ impl Search {
         levels.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(i, _)| i)
     }
 
-    pub fn finished(&self) -> Option<Reason> {
+    pub fn finished(&self) -> Option<Ended> {
         self.finished
     }
 
@@ -217,23 +206,23 @@ impl Search {
         (self.candidates.max(2) - 1) as f64
     }
 
-    fn judge(&mut self) -> Option<Reason> {
+    fn judge(&mut self) -> Option<Ended> {
         self.objectives.iter_mut().for_each(|objective| objective.fit = objective.table.fit());
         let judged = self.blocks >= self.options.min_blocks;
         if judged {
             self.eliminate();
         }
         if self.survivors.len() <= 1 {
-            return Some(Reason::OneLeft);
+            return Some(Ended::OneLeft);
         }
         let decided = match self.two() {
-            None => (judged && self.all_equivalent()).then_some(Reason::Equivalent),
+            None => (judged && self.all_equivalent()).then_some(Ended::Equivalent),
             Some(two) => {
-                (judged && two.is_settled(&self.survivors, self.others() / self.alpha)).then_some(Reason::Settled)
+                (judged && two.is_settled(&self.survivors, self.others() / self.alpha)).then_some(Ended::Settled)
             }
         };
         let beyond = self.measurements.saturating_add(self.survivors.len()) > self.options.budget;
-        decided.or((beyond || self.blocks >= self.options.max_blocks).then_some(Reason::Budget))
+        decided.or((beyond || self.blocks >= self.options.max_blocks).then_some(Ended::Budget))
     }
 
     fn two(&self) -> Option<Two<'_>> {

@@ -63,7 +63,7 @@ impl<R: Reaper> Reaping<'_, '_, R> {
 
     fn stage(&mut self, stages: u32, found: &mut Vec<Completion>, tally: &mut Tally) -> Result<((Ticks, u64), u64)> {
         let (shared, spec, clock, job) = (self.shared, self.shared.spec, &self.shared.clock, self.job);
-        let wait = spec.engine_wait();
+        let wait = spec.wait;
         let done: &AtomicU64 = &shared.done[job as usize];
         tally.clear();
         let mut ticks = Ticks::default();

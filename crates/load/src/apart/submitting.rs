@@ -65,7 +65,7 @@ impl<S: Submitter> Submitting<'_, '_, S> {
 
     fn stage(&mut self, stage: Stage) -> Result<(Ticks, u64, u64)> {
         let (shared, spec, clock, job) = (self.shared, self.shared.spec, &self.shared.clock, self.job);
-        let wait = spec.engine_wait();
+        let wait = spec.wait;
         let mut ticks = Ticks::default();
         let began = clock.now();
         let Limits { ios, until, pace } = rounds::limits(shared, job, stage, began);

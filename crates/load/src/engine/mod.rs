@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::options::Commit;
+pub use crate::options::Wait;
 use capabilities::Engine;
 use iotrail_base::error::{Error, Result};
 use nvme::identify::Namespace;
@@ -80,15 +81,6 @@ pub struct Completion {
     pub slot: u32,
     /// Bytes transferred, or a negated errno or drive status ([`nvme::status`]).
     pub result: i32,
-}
-
-/// How [`Reaper::poll`] waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
-    /// In the kernel.
-    Block,
-    /// In user mode, with no system calls except those that the interface requires.
-    Peek,
 }
 
 /// The submitting half. All hooks are called on the same thread.

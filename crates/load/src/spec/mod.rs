@@ -115,12 +115,4 @@ impl LoadSpec {
     pub fn writes(&self) -> bool {
         self.rw.writes()
     }
-
-    /// How the engine should wait.
-    pub fn engine_wait(&self) -> engine::Wait {
-        match self.wait {
-            Wait::Block => engine::Wait::Block,
-            Wait::Peek => engine::Wait::Peek,
-        }
-    }
 }

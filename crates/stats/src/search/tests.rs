@@ -28,7 +28,7 @@ fn the_best_candidate_is_found_in_either_direction() {
     let value = |block: usize, i: usize| levels[i] * noise(block, i);
     for (better, best) in [(Better::More, 2), (Better::Less, 1)] {
         let search = run(Search::new(4, 0.05, Options::new(better, 1000), 1), value);
-        assert_eq!((search.finished(), search.survivors()), (Some(Reason::OneLeft), &[best][..]));
+        assert_eq!((search.finished(), search.survivors()), (Some(Ended::OneLeft), &[best][..]));
         assert_eq!((search.leader(), search.measurements()), (Some(best), 23));
         let gain = search.advantage(best, 0).unwrap();
         let truth = if better == Better::More { 1.2 } else { 1.25 };
@@ -54,18 +54,18 @@ fn each_block_has_each_survivor_once_in_seeded_order() {
 fn a_search_ends_at_its_budget_its_last_block_or_equivalence() {
     let equal = |block: usize, i: usize| 1000.0 * noise(block, i);
     let by_budget = run(Search::new(5, 0.05, options(33), 1), equal);
-    assert_eq!((by_budget.finished(), by_budget.measurements()), (Some(Reason::Budget), 30));
+    assert_eq!((by_budget.finished(), by_budget.measurements()), (Some(Ended::Budget), 30));
     let by_blocks = run(Search::new(5, 0.05, Options { max_blocks: 4, ..options(1000) }, 1), equal);
-    assert_eq!((by_blocks.finished(), by_blocks.measurements()), (Some(Reason::Budget), 20));
+    assert_eq!((by_blocks.finished(), by_blocks.measurements()), (Some(Ended::Budget), 20));
     let band = Options { threshold: 0.03, ..options(1000) };
     let by_band = run(Search::new(5, 0.05, band, 1), equal);
-    assert_eq!((by_band.finished(), by_band.survivors().len()), (Some(Reason::Equivalent), 5));
+    assert_eq!((by_band.finished(), by_band.survivors().len()), (Some(Ended::Equivalent), 5));
     assert!(by_band.measurements() < 100, "{}", by_band.measurements());
     // Without noise, values certainly differ or are certainly equal.
     let same = run(Search::new(3, 0.05, options(1000), 1), |_, _| 7.0);
-    assert_eq!((same.finished(), same.measurements()), (Some(Reason::Equivalent), 18));
+    assert_eq!((same.finished(), same.measurements()), (Some(Ended::Equivalent), 18));
     let apart = run(Search::new(3, 0.05, options(1000), 1), |_, i| 7.0 + i as f64);
-    assert_eq!((apart.finished(), apart.survivors(), apart.measurements()), (Some(Reason::OneLeft), &[2][..], 15));
+    assert_eq!((apart.finished(), apart.survivors(), apart.measurements()), (Some(Ended::OneLeft), &[2][..], 15));
 }
 
 #[test]
@@ -82,11 +82,11 @@ fn a_missing_value_affects_only_its_own_pairs() {
             search.remove(2);
         }
     }
-    assert_eq!((search.finished(), search.survivors()), (Some(Reason::OneLeft), &[1][..]));
+    assert_eq!((search.finished(), search.survivors()), (Some(Ended::OneLeft), &[1][..]));
     assert_eq!(search.advantage(1, 2), None);
     assert_eq!(search.fit().level(2), None);
     let none = run(Search::new(2, 0.05, options(20), 3), |_, _| f64::NAN);
-    assert_eq!((none.finished(), none.leader(), none.survivors()), (Some(Reason::Budget), None, &[0, 1][..]));
+    assert_eq!((none.finished(), none.leader(), none.survivors()), (Some(Ended::Budget), None, &[0, 1][..]));
 }
 
 #[test]

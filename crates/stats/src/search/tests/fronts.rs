@@ -82,7 +82,7 @@ fn outcome(levels: &Levels, noise: f64, searches: u64) -> Outcome {
         all.held += usize::from(truth.iter().all(|i| left.contains(i)));
         all.exact += usize::from(left == truth);
         all.left += left.len();
-        all.settled += usize::from(search.finished() != Some(Reason::Budget));
+        all.settled += usize::from(search.finished() != Some(Ended::Budget));
         all.measurements += search.measurements();
     }
     all
