@@ -18,9 +18,9 @@ use iotrail_cluster::Work;
 use iotrail_experiment::execute::{Outcome, nothing_to_resume, resume, start};
 use iotrail_experiment::file::{Experiment, parse};
 use iotrail_experiment::load::Kind;
-use iotrail_experiment::plan::{Facts, Plan, Target, TargetUse, absolute, plan, target_use};
+use iotrail_experiment::plan::{Plan, Target, TargetUse, absolute, plan_here, target_use};
 use iotrail_experiment::schedule::fresh_seed;
-use iotrail_experiment::{builtin, cell, emulated, scratch};
+use iotrail_experiment::{builtin, emulated, scratch};
 use iotrail_report::terminal::{self, View};
 use iotrail_store::{Store, default_path};
 
@@ -278,10 +278,5 @@ pub(super) fn target(asked: &PlanOptions<'_>, experiment: &Experiment) -> Result
 }
 
 pub(super) fn resolve(asked: &PlanOptions<'_>, experiment: &Experiment, target: &Target) -> Result<Plan> {
-    let facts = Facts {
-        online_cpus: iotrail_host::cpu::online()?,
-        may_watch: iotrail_host::privileges::may_watch(),
-        below: &cell::target_of,
-    };
-    plan(experiment, asked.quick, target, &facts, &|host, target| host.refusal(target))
+    plan_here(experiment, asked.quick, target)
 }

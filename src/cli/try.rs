@@ -22,7 +22,7 @@ use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::units::Span;
 use iotrail_cluster::Work;
 use iotrail_experiment::file::{Experiment, parse};
-use iotrail_experiment::plan::{Facts, Plan, Target, plan};
+use iotrail_experiment::plan::{Target, plan_here};
 use iotrail_experiment::program::options::Watched;
 use iotrail_experiment::schedule::fresh_seed;
 use iotrail_report::terminal;
@@ -166,7 +166,7 @@ pub fn run(args: &TryArgs) -> Result<u8> {
     if args.fleet.slurm {
         return slurm::run(&args.fleet, &on_nodes(args, &parsed, &text, seed)?, shown);
     }
-    let mut plan = planned(&parsed).map_err(|e| without_place(ORIGIN, e))?;
+    let mut plan = plan_here(&parsed, false, &Target::default()).map_err(|e| without_place(ORIGIN, e))?;
     plan.directions().iter().for_each(|text| terminal::say(text));
     if args.plan {
         outline::show(&plan, seed, args.json)?;
@@ -213,15 +213,6 @@ fn on_nodes<'a>(args: &TryArgs, experiment: &'a Experiment, text: &'a str, seed:
         wanted: args.chosen.or_named(&args.fleet)?,
         served: None,
     })
-}
-
-fn planned(experiment: &Experiment) -> Result<Plan> {
-    let facts = Facts {
-        online_cpus: iotrail_host::cpu::online()?,
-        may_watch: iotrail_host::privileges::may_watch(),
-        below: &|_| None,
-    };
-    plan(experiment, false, &Target::default(), &facts, &|host, _| host.refusal(None))
 }
 
 /// The experiment's text, as in a file.

@@ -160,6 +160,16 @@ pub struct Target {
 /// Why these conditions cannot be set on the host for this target; `None` if no reason is known.
 pub type Refusal<'a> = &'a dyn Fn(&Conditions, Option<&measurement::Target>) -> Option<Error>;
 
+/// [`plan`] on this host.
+pub fn plan_here(experiment: &Experiment, quick: bool, target: &Target) -> Result<Plan> {
+    let facts = Facts {
+        online_cpus: iotrail_host::cpu::online()?,
+        may_watch: iotrail_host::privileges::may_watch(),
+        below: &crate::cell::target_of,
+    };
+    plan(experiment, quick, target, &facts, &|host, target| host.refusal(target))
+}
+
 /// Resolves all cells by the load's rules. If these or the host's rules report that the machine cannot run a cell
 /// ([`error::Kind::Machine`]), the cell is untestable. Options that no machine can run ([`error::Kind::Input`]) make
 /// the experiment invalid.

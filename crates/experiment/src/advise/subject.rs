@@ -3,10 +3,9 @@
 use toml::{Table, Value};
 
 use super::candidates::{NOW, Proposed};
-use crate::cell;
 use crate::file::parse;
 use crate::load::Kind;
-use crate::plan::{Facts, Plan, Target, plan};
+use crate::plan::{Plan, Target, plan_here};
 use iotrail_answer::summary::advice;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::words::list;
@@ -46,14 +45,9 @@ impl Subject {
     /// The search, or the confirmation of `chosen`.
     pub fn plan(&self, chosen: Option<&[String]>) -> Result<Plan> {
         let experiment = parse(&self.text(chosen)?, "iotrail advise")?;
-        let facts = Facts {
-            online_cpus: iotrail_host::cpu::online()?,
-            may_watch: iotrail_host::privileges::may_watch(),
-            below: &cell::target_of,
-        };
         let allow_write = self.load.get("allow-write") == Some(&Value::Boolean(true));
         let target = Target { allow_write, ..Target::default() };
-        let mut plan = plan(&experiment, false, &target, &facts, &|host, target| host.refusal(target))?;
+        let mut plan = plan_here(&experiment, false, &target)?;
         plan.search = chosen.is_none().then(|| self.search.clone());
         Ok(plan)
     }
