@@ -4,7 +4,6 @@
 //! [`LoadSpec`](super::spec::LoadSpec) once. No later code parses options or chooses defaults.
 
 use std::path::PathBuf;
-use std::sync::LazyLock;
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -267,18 +266,25 @@ pub fn names_of<T: Args>() -> Vec<String> {
         .collect()
 }
 
-impl Default for LoadOptions {
-    fn default() -> Self {
-        #[derive(clap::Parser)]
-        struct Only {
-            #[command(flatten)]
-            load: LoadOptions,
+/// Defaults are only defined for the command line; experiments need them in every cell.
+#[macro_export]
+macro_rules! defaults_of_the_command_line {
+    ($t:ty) => {
+        impl Default for $t {
+            fn default() -> Self {
+                #[derive(clap::Parser)]
+                struct Only {
+                    #[command(flatten)]
+                    these: $t,
+                }
+                static DEFAULTS: std::sync::LazyLock<$t> =
+                    std::sync::LazyLock::new(|| <Only as clap::Parser>::parse_from(["iotrail"]).these);
+                DEFAULTS.clone()
+            }
         }
-        // Defaults are only defined for the command line; experiments need them in every cell.
-        static DEFAULTS: LazyLock<LoadOptions> = LazyLock::new(|| <Only as clap::Parser>::parse_from(["iotrail"]).load);
-        DEFAULTS.clone()
-    }
+    };
 }
+defaults_of_the_command_line!(LoadOptions);
 
 #[cfg(test)]
 mod tests {

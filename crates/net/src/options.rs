@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use iotrail_base::units::{Bytes, Span};
-use iotrail_load::names;
 use iotrail_load::options::{Trace, names_of};
+use iotrail_load::{defaults_of_the_command_line, names};
 
 /// How a server waits for its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -280,22 +280,6 @@ impl NetOptions {
     }
 }
 
-macro_rules! defaults_of_the_command_line {
-    ($t:ty) => {
-        impl Default for $t {
-            fn default() -> Self {
-                #[derive(clap::Parser)]
-                struct Only {
-                    #[command(flatten)]
-                    these: $t,
-                }
-                // Defaults are only defined for the command line; experiments need them in every cell.
-                static DEFAULTS: LazyLock<$t> = LazyLock::new(|| <Only as clap::Parser>::parse_from(["iotrail"]).these);
-                DEFAULTS.clone()
-            }
-        }
-    };
-}
 defaults_of_the_command_line!(ServerOptions);
 defaults_of_the_command_line!(SenderOptions);
 
