@@ -156,7 +156,7 @@ impl Args for AdviseArgs {
 impl FromArgMatches for AdviseArgs {
     fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
         let given = on_the_command_line(LoadOptions::augment_args(Command::new("load")), matches);
-        let net = matches.subcommand().map(|(_, matches)| net::NetArgs::from_arg_matches(matches)).transpose()?;
+        let net = matches.subcommand().map(|(_, matches)| net::NetArgs::of(matches)).transpose()?;
         if net.is_some()
             && let Some(before) = on_the_command_line(Self::augment_args(Command::new("advise")), matches).first()
         {

@@ -24,15 +24,10 @@ pub(super) struct NetArgs {
     pub(super) search: SearchArgs,
 }
 
-impl FromArgMatches for NetArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
+impl NetArgs {
+    pub(super) fn of(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
         let given = on_the_command_line(NetOptions::augment_args(Command::new("load")), matches);
         Ok(Self { given, search: SearchArgs::from_arg_matches(matches)? })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
     }
 }
 

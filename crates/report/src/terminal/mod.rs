@@ -37,16 +37,13 @@ use iotrail_base::output;
 use iotrail_base::plain::{self, Stream};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::fleet_answer::FleetAnswer;
-use iotrail_schema::fleet_record::FleetRecord;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::net_record::ServedRecord;
 use iotrail_schema::replay_record::ReplayRecord;
 use iotrail_schema::reproduction::Reproduction;
 use iotrail_schema::run_record::RunRecord;
 use iotrail_schema::stall::{Capture, Stall};
-use iotrail_schema::stored_trace::StoredTrace;
 use iotrail_schema::trace_record::TraceRecord;
-use iotrail_store::RunSummary;
 use serde::Serialize;
 
 pub(super) mod trace_words {
@@ -55,12 +52,15 @@ pub(super) mod trace_words {
 }
 
 pub use self::across::Across;
+pub use self::fleet::list as fleets;
 pub use self::layout::{Cell, Column, Screen, WIDTH};
 pub use self::net::Seconds;
 pub use self::reproduce::Reproduced;
+pub use self::run::list;
 pub use self::style::{Hue, Style};
 pub use self::summary::View;
 pub use self::trace::histogram::HistogramBy;
+pub use self::trace::list as traces;
 pub use iotrail_base::plain::{sanitise, say};
 
 /// One measurement, for `bench`.
@@ -119,11 +119,6 @@ pub fn fleet(answer: &FleetAnswer, unit: Unit, full: bool, store: &str) -> Scree
     fleet::screen(answer, unit, full, store, Style::of_stdout())
 }
 
-/// The stored fleets, for `list`.
-pub fn fleets(out: &mut Screen, fleets: &[FleetRecord]) {
-    fleet::list(out, fleets);
-}
-
 /// A traced program, for `trace`.
 pub fn trace(t: &TraceRecord, view: View<'_>) -> Screen {
     trace::stored(t, view, Style::of_stdout())
@@ -149,11 +144,6 @@ pub fn reproduction(r: &Reproduction, how: Reproduced<'_>) -> Screen {
     reproduce::screen(r, how, Style::of_stdout())
 }
 
-/// The stored runs, one per line.
-pub fn list(out: &mut Screen, runs: &[RunSummary]) {
-    run::list(out, runs);
-}
-
 /// Two traces compared; `again`: the command that prints the full comparison.
 pub fn traces_compared(c: &TraceComparison, full: bool, again: &str) -> Screen {
     trace::compared::screen(c, full, again, Style::of_stdout())
@@ -167,11 +157,6 @@ pub fn trace_histogram(t: &TraceRecord, by: HistogramBy) -> Screen {
 /// A replayed recording.
 pub fn replay(r: &ReplayRecord, full: bool) -> Screen {
     replay::screen(r, full, Style::of_stdout())
-}
-
-/// The stored traces, one per line.
-pub fn traces(out: &mut Screen, traces: &[StoredTrace]) {
-    trace::list(out, traces);
 }
 
 /// Stalls captured by the monitor, newest first.

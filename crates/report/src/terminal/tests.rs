@@ -14,6 +14,7 @@ use iotrail_answer::compare::of_run;
 use iotrail_base::plain::sanitise;
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::DeliveryPathCount;
+use iotrail_store::RunSummary;
 use iotrail_testing::run::two_by_two;
 use iotrail_testing::sample;
 

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use iotrail_answer::fleet::{Brought, Gathered};
-use iotrail_schema::fleet_record::{self, FleetNode, NodeState};
+use iotrail_schema::fleet_record::{self, FleetNode, FleetRecord, NodeState};
 use iotrail_schema::run_record::{ARM, CellRecord};
 
 /// Six blocks of two arms in two situations; in the first situation the second arm is faster by `ratio`.
