@@ -25,6 +25,7 @@ use iotrail_answer::compare::Metric;
 use iotrail_answer::search;
 use iotrail_answer::summary::{Head, advice};
 use iotrail_base::alarm::Alarm;
+use iotrail_base::distinct::distinct;
 use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::units::Span;
@@ -395,13 +396,9 @@ fn searched_for(
     }
     let constraints = args.constraints.iter().map(|text| objective::constraint(text, own, cpu).map_err(refuse));
     let constraints = constraints.collect::<Result<Vec<_>>>()?;
-    let mut metrics: Vec<String> = [objective.clone()].into_iter().chain(second.clone()).collect();
     let more = constraints.iter().map(|c| c.metric.clone()).filter(|m| m != search::CPUS);
-    for name in more.chain(own.iter().cloned()).chain(always.iter().map(ToString::to_string)) {
-        if !metrics.contains(&name) {
-            metrics.push(name);
-        }
-    }
+    let more = more.chain(own.iter().cloned()).chain(always.iter().map(ToString::to_string));
+    let metrics = distinct([objective.clone()].into_iter().chain(second.clone()).chain(more));
     let budget_s = args.budget.0.as_secs_f64();
     let (candidates, left_out) = (Vec::new(), Vec::new());
     let search = SearchRecord { objective, second, constraints, budget_s, candidates, left_out, found: None };

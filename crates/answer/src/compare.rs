@@ -12,7 +12,7 @@ mod side;
 mod undisturbed;
 mod verdict;
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 pub use self::asked::{compared_on, metrics, of_program, place};
 pub use self::differ::{changed, command};
@@ -25,6 +25,7 @@ use self::undisturbed::undisturbed;
 pub use self::verdict::{together, why_open};
 use super::comparable;
 pub use crate::figure::Metric;
+use iotrail_base::distinct::distinct;
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::plural;
 use iotrail_schema::comparison::{Comparison, EQUIVALENT_WITHIN, Needed, SCHEMA, Verdict};
@@ -35,13 +36,7 @@ use iotrail_schema::run_record::{CONTROL, RunRecord};
 pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison> {
     let metrics = metrics(record);
     let Some((base, others)) = record.arms.split_first() else { return Vec::new() };
-    let mut places: Vec<Map<String, Value>> = Vec::new();
-    for cell in &record.cells {
-        let at = place(cell);
-        if !places.contains(&at) {
-            places.push(at);
-        }
-    }
+    let places = distinct(record.cells.iter().map(place));
     let mut found = Vec::new();
     for at in &places {
         let cell = |arm: &str| record.cells.iter().find(|c| c.arm() == arm && place(c) == *at);

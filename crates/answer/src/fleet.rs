@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use self::facts::only_on;
 use crate::compare::Metric;
 use crate::unit::Unit;
+use iotrail_base::distinct::distinct;
 use iotrail_schema::comparison::{Comparison, EQUIVALENT_WITHIN, Verdict};
 use iotrail_schema::fleet_answer::{
     Apart, CannotTest, Factor, FleetAnswer, FleetEffect, FleetMachine, GoesWith, OnMachine, SCHEMA, Stands,
@@ -135,19 +136,9 @@ impl Gathered {
     }
 
     fn effects(&self, factors: &[Factor]) -> Vec<FleetEffect> {
-        let mut keys: Vec<Key> = Vec::new();
-        for key in self.comparisons.iter().flatten().filter_map(Key::of) {
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-        }
+        let keys = distinct(self.comparisons.iter().flatten().filter_map(Key::of));
         // In the order of the first machine, by metric; effects seen only on other machines follow their metric.
-        let mut metrics: Vec<Metric> = Vec::new();
-        for key in &keys {
-            if !metrics.contains(&key.metric) {
-                metrics.push(key.metric);
-            }
-        }
+        let metrics = distinct(keys.iter().map(|key| key.metric));
         let of = |metric: &Metric| {
             let keys: Vec<&Key> = keys.iter().filter(|k| k.metric == *metric).collect();
             self.of_metric(&keys, factors)

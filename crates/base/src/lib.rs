@@ -5,6 +5,7 @@
 
 pub mod alarm;
 pub mod corruption;
+pub mod distinct;
 pub mod error;
 pub mod folders;
 pub mod grouped;

@@ -7,6 +7,7 @@ use toml::Value;
 use super::file::{Axis, Experiment, Options, Point, Scale, settled, to_json};
 use super::load::Kind;
 use iotrail_answer::table::NET;
+use iotrail_base::distinct::distinct;
 use iotrail_base::error::{Error, Result};
 use iotrail_schema::run_record::{ARM, value_text};
 
@@ -122,18 +123,14 @@ fn arms(load: &Options, lists: Vec<(&str, Vec<Value>)>) -> Axis {
             .flat_map(|one| values.iter().map(move |v| [one.clone(), vec![(name, v.clone())]].concat()))
             .collect();
     }
-    let mut points: Vec<Point> = Vec::new();
-    for mut combination in all {
+    let points = all.into_iter().map(|mut combination| {
         let engine = combination.iter().find(|(n, _)| *n == "engine").map(|(_, v)| v).or(load.get("engine"));
         if engine.and_then(Value::as_str) == Some("epoll") {
             combination.retain(|(name, _)| !OF_RINGS.contains(name));
         }
-        let point = point(combination);
-        if !points.contains(&point) {
-            points.push(point);
-        }
-    }
-    Axis { name: ARM.into(), points }
+        point(combination)
+    });
+    Axis { name: ARM.into(), points: distinct(points) }
 }
 
 /// A point named after its values.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::terminal::{Cell, Column, Hue, Screen, Style};
+use iotrail_base::distinct::distinct;
 use iotrail_schema::measurement::Host;
 
 pub const SCHEMA: &str = "iotrail.check/1";
@@ -262,12 +263,7 @@ fn line(members: &[&Item], of: Option<usize>) -> Line {
     } else {
         texts.push(first.text.clone());
     }
-    let mut lost: Vec<&str> = Vec::new();
-    for l in members.iter().filter_map(|m| m.lost.as_deref()) {
-        if !lost.contains(&l) {
-            lost.push(l);
-        }
-    }
+    let lost = distinct(members.iter().filter_map(|m| m.lost.as_deref()));
     if lost.len() > MOST_LOST {
         let more = lost.len() - MOST_LOST;
         texts.push(format!("lost: {}; and {more} more (--json names all)", lost[..MOST_LOST].join("; ")));

@@ -10,6 +10,7 @@ use crate::measurements::{Measurements, One};
 use crate::program_record::TriedArm;
 use crate::search_record::SearchRecord;
 use iotrail_base::corruption::Corruption;
+use iotrail_base::distinct::distinct;
 
 pub const SCHEMA: &str = "iotrail.run/1";
 
@@ -262,13 +263,7 @@ impl RunRecord {
 
     /// The values of one parameter, in the order of the plan.
     pub fn values(&self, axis: &str) -> Vec<&Value> {
-        let mut seen: Vec<&Value> = Vec::new();
-        for v in self.cells.iter().filter_map(|c| c.params.get(axis)) {
-            if !seen.contains(&v) {
-                seen.push(v);
-            }
-        }
-        seen
+        distinct(self.cells.iter().filter_map(|c| c.params.get(axis)))
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::figure::Metric;
 use crate::table::{PROGRAM, Table};
+use iotrail_base::distinct::distinct;
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::measurements::One;
@@ -62,13 +63,7 @@ pub fn of_program<M: Deref<Target = Measurement>>(all: impl Iterator<Item = M>) 
 
 /// The comparisons' metrics, in order of appearance.
 pub fn compared_on(list: &[Comparison]) -> Vec<Metric> {
-    let mut found: Vec<Metric> = Vec::new();
-    for metric in list.iter().filter_map(|c| c.metric.parse().ok()) {
-        if !found.contains(&metric) {
-            found.push(metric);
-        }
-    }
-    found
+    distinct(list.iter().filter_map(|c| c.metric.parse().ok()))
 }
 
 /// A cell's parameters without the arm.

@@ -1,5 +1,6 @@
 //! Differences between machines: host facts recorded with a measurement, ordered by likely effect.
 
+use iotrail_base::distinct::distinct;
 use iotrail_base::words::{list, plural};
 use iotrail_schema::fleet_answer::{Fact, Factor, FactorValue, FleetMachine};
 use iotrail_schema::measurement::Measurement;
@@ -50,12 +51,7 @@ fn value<'a>(machine: &'a FleetMachine, name: &str) -> &'a str {
 
 /// Facts that differ between machines.
 pub fn factors(machines: &[FleetMachine]) -> Vec<Factor> {
-    let mut names: Vec<&String> = Vec::new();
-    for name in machines.iter().flat_map(|m| &m.facts).map(|f| &f.name) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let names = distinct(machines.iter().flat_map(|m| &m.facts).map(|f| &f.name));
     let of = |name: &String| {
         let mut values: Vec<FactorValue> = Vec::new();
         for m in machines {

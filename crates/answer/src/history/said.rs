@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use iotrail_base::distinct::distinct;
 use iotrail_base::words::{plural, three_digits};
 use iotrail_schema::run_record::value_text;
 
@@ -70,12 +71,7 @@ impl History {
 
     /// `iops: minimum detectable effect ±3.1 %; latency_p99: ±8.0 % to ±12 %, in 4 series`
     fn would_have_shown(&self) -> String {
-        let mut names: Vec<&str> = Vec::new();
-        for series in &self.series {
-            if !names.contains(&series.metric.as_str()) {
-                names.push(&series.metric);
-            }
-        }
+        let names = distinct(self.series.iter().map(|series| series.metric.as_str()));
         let one = |name: &&str| {
             let of = || self.series.iter().filter(|s| s.metric == *name);
             let mut visible: Vec<f64> = of().filter_map(|s| s.smallest_visible).collect();

@@ -6,6 +6,7 @@ use super::when::SETTING;
 use super::{Head, notes};
 use crate::across::{Boots, KernelRecord, lost_order, short};
 use crate::table::Table;
+use iotrail_base::distinct::distinct;
 use iotrail_base::words::list;
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, KERNEL, RunRecord};
@@ -47,12 +48,7 @@ fn as_arms(merged: &RunRecord) -> RunRecord {
         CellRecord { params, ..c.clone() }
     };
     let comparison = |c: &Comparison| Comparison { at: place(&c.at), a: name(&c.a), b: name(&c.b), ..c.clone() };
-    let mut metrics: Vec<String> = Vec::new();
-    for c in &merged.comparisons {
-        if !metrics.contains(&c.metric) {
-            metrics.push(c.metric.clone());
-        }
-    }
+    let mut metrics = distinct(merged.comparisons.iter().map(|c| c.metric.clone()));
     // The experiment's own metrics come first; counts are compared in every experiment.
     metrics.sort_by_key(|m| merged.metrics.iter().position(|asked| asked == m).unwrap_or(usize::MAX));
     let axes = merged.axes.iter().filter(|axis| *axis != KERNEL && *axis != ARM).cloned();

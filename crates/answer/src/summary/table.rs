@@ -10,6 +10,7 @@ use crate::compare::{Metric, why_open};
 use crate::group::row_axis;
 use crate::spread::over_repeats;
 use crate::verdicts::factor as visible_factor;
+use iotrail_base::distinct::distinct;
 use iotrail_base::grouped::grouped;
 use iotrail_base::words::{UNKNOWN, plural, three_digits};
 use iotrail_schema::comparison::Verdict;
@@ -264,13 +265,7 @@ fn by_arm_alone(metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situatio
 /// For many arms: one row per arm, one column per situation if there are few, otherwise the largest effect in each
 /// direction.
 fn by_arm(run: &RunRecord, metric: Metric, all: &[ByArm<'_>]) -> (Vec<String>, Vec<Situation>) {
-    let mut places: Vec<Vec<(String, Value)>> = Vec::new();
-    for e in all.iter().flat_map(|(_, e)| e) {
-        let at = others(run, e, &[]);
-        if !places.contains(&at) {
-            places.push(at);
-        }
-    }
+    let places = distinct(all.iter().flat_map(|(_, e)| e).map(|e| others(run, e, &[])));
     if places.len() <= COLUMNS {
         let row = |(name, effects): &ByArm<'_>| {
             let mark = |at: &Vec<(String, Value)>| {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::effect::Effect;
+use iotrail_base::distinct::distinct;
 use iotrail_base::words::{list, span};
 use iotrail_schema::run_record::{ARM, RunRecord, VARIANT, value_text};
 
@@ -31,15 +32,7 @@ pub fn of(run: &RunRecord, all: &[Effect<'_>], shown: &[Effect<'_>]) -> Option<S
 fn constraints<'r>(run: &'r RunRecord, all: &[Effect<'r>], shown: &[Effect<'r>]) -> Option<Vec<Constraint<'r>>> {
     let axes = run.axes.iter().filter(|a| *a != ARM);
     let narrow = |axis: &'r String| {
-        let values = |of: &[Effect<'r>]| {
-            let mut seen: Vec<&'r Value> = Vec::new();
-            for v in of.iter().filter_map(|e| e.c.at.get(axis)) {
-                if !seen.contains(&v) {
-                    seen.push(v);
-                }
-            }
-            seen
-        };
+        let values = |of: &[Effect<'r>]| distinct(of.iter().filter_map(|e| e.c.at.get(axis)));
         let (here, anywhere) = (values(shown), values(all));
         (here.len() < anywhere.len()).then_some((axis.as_str(), here))
     };

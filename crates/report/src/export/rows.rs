@@ -4,6 +4,7 @@
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
 
+use iotrail_base::distinct::distinct;
 use iotrail_base::error::Result;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::{CellRecord, RunRecord};
@@ -86,13 +87,7 @@ impl<'a> Run<'a> {
 
     /// Parameter names without duplicates, in cell order.
     pub fn parameters(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = vec![];
-        for name in self.cells.iter().flat_map(|c| c.params.keys()) {
-            if !names.contains(&name.as_str()) {
-                names.push(name);
-            }
-        }
-        names
+        distinct(self.cells.iter().flat_map(|c| c.params.keys()).map(String::as_str))
     }
 }
 

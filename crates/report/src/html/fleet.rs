@@ -7,6 +7,7 @@ use super::words::Sentence;
 use super::{Answered, safe};
 use iotrail_answer::fleet::{Names, figure, leading, nodes, situation};
 use iotrail_answer::unit::Unit as Counted;
+use iotrail_base::distinct::distinct;
 use iotrail_base::error::Result;
 use iotrail_base::words::{list, three_digits};
 use iotrail_schema::comparison::Verdict;
@@ -47,13 +48,8 @@ fn said(a: &FleetAnswer, unit: Counted) -> Vec<Sentence> {
 /// Machines × situations: the grid of the answer's metric, or those of the other metrics.
 fn grids(a: &FleetAnswer, is_lead: bool) -> Vec<Figure> {
     let Some(lead) = leading(&a.effects) else { return Vec::new() };
-    let mut metrics: Vec<&str> = Vec::new();
-    for e in &a.effects {
-        if !metrics.contains(&e.metric.as_str()) {
-            metrics.push(&e.metric);
-        }
-    }
     let place = if is_lead { Place::First } else { Place::Folded };
+    let metrics = distinct(a.effects.iter().map(|e| e.metric.as_str()));
     let these = metrics.into_iter().filter(|m| (*m == lead.metric) == is_lead);
     these.filter_map(|m| picture(a, m, lead, place)).collect()
 }
@@ -117,13 +113,7 @@ fn picture(a: &FleetAnswer, metric: &str, lead: &FleetEffect, place: Place) -> O
 }
 
 fn arms(effects: &[&FleetEffect]) -> String {
-    let mut arms: Vec<&str> = Vec::new();
-    for e in effects {
-        if !arms.contains(&e.b.as_str()) {
-            arms.push(&e.b);
-        }
-    }
-    nodes(&arms)
+    nodes(&distinct(effects.iter().map(|e| e.b.as_str())))
 }
 
 /// Machines sorted by their ratio in the answer's effect, machines without a ratio last.

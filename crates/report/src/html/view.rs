@@ -13,6 +13,7 @@ use iotrail_answer::compare::{Level, Metric, Side, level, metrics, place};
 use iotrail_answer::group::{Row, groups, row_axis};
 use iotrail_answer::summary::Forest;
 use iotrail_answer::unit;
+use iotrail_base::distinct::distinct;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, RunRecord, value_text};
 
 pub struct View<'a> {
@@ -62,13 +63,8 @@ impl<'a> View<'a> {
 
     /// Metrics that are known in any cell, starting with those of the runs' question.
     pub fn metrics(&self) -> Vec<Metric> {
-        let mut all: Vec<Metric> = Vec::new();
-        for metric in self.sides.iter().flat_map(|s| shown(s.record)) {
-            if !all.contains(&metric) && self.cells.iter().any(|c| c.level(metric).is_some()) {
-                all.push(metric);
-            }
-        }
-        all
+        let is_known = |metric: &Metric| self.cells.iter().any(|c| c.level(*metric).is_some());
+        distinct(self.sides.iter().flat_map(|s| shown(s.record)).filter(is_known))
     }
 
     /// The columns that identify a row's cell.
@@ -182,16 +178,7 @@ pub fn looks(run: &RunRecord) -> Vec<String> {
 }
 
 fn shown(run: &RunRecord) -> Vec<Metric> {
-    let mut all = metrics(run);
-    all.extend(ALWAYS);
-    let mut seen = Vec::new();
-    all.retain(|m| {
-        !seen.contains(m) && {
-            seen.push(*m);
-            true
-        }
-    });
-    all
+    distinct(metrics(run).into_iter().chain(ALWAYS))
 }
 
 fn cell<'a>(side: usize, source: &'a Source<'a>, record: &'a CellRecord, metrics: &[Metric]) -> Cell<'a> {

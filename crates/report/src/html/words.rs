@@ -10,6 +10,7 @@ use iotrail_answer::summary::Head;
 use iotrail_answer::unit::Unit;
 use iotrail_answer::warnings;
 use iotrail_answer::warnings::losses::losses;
+use iotrail_base::distinct::distinct;
 use iotrail_base::words::{UNKNOWN, count, plural, span};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::measurement::{Host, Target};
@@ -141,12 +142,7 @@ pub fn glance(comparisons: &[Comparison], unit: Unit) -> Vec<Tally> {
     let mut all = Vec::new();
     for metric in compared_on(comparisons) {
         let of_metric = || comparisons.iter().filter(|c| c.metric == metric.name());
-        let mut arms: Vec<(&str, &str)> = Vec::new();
-        of_metric().map(|c| (c.b.as_str(), c.a.as_str())).for_each(|arm| {
-            if !arms.contains(&arm) {
-                arms.push(arm);
-            }
-        });
+        let arms = distinct(of_metric().map(|c| (c.b.as_str(), c.a.as_str())));
         let tally = |what: String, is: &dyn Fn(&Comparison) -> bool| {
             let count = |v: Verdict| of_metric().filter(|c| is(c) && c.verdict == v).count();
             let known = each.iter().map(|(v, class)| (*v, *class, count(*v))).filter(|(_, _, n)| *n > 0);

@@ -13,6 +13,7 @@ use iotrail_answer::table::Table;
 use iotrail_answer::warnings;
 use iotrail_answer::warnings::losses::losses;
 use iotrail_base::corruption::Corruption;
+use iotrail_base::distinct::distinct;
 use iotrail_base::words::{UNKNOWN, plural};
 use iotrail_schema::measurement::{Host, LoadRecord};
 use iotrail_schema::run_record::RunRecord;
@@ -90,16 +91,13 @@ fn plan(out: &mut Screen, run: &RunRecord) {
     }
     out.field("done", &state);
     if let Some(m) = run.first() {
-        let mut host = vec![
+        let host = [
             format!("{}, Linux {}", m.host.hostname, m.host.kernel),
             m.host.cpu_model.clone(),
             plural(m.host.cpus as usize, "CPU"),
         ];
-        for fact in run.set_up().flat_map(|(host, load)| of_target(host, load)) {
-            if !host.contains(&fact) {
-                host.push(fact);
-            }
-        }
+        let targets = run.set_up().flat_map(|(host, load)| of_target(host, load));
+        let mut host = distinct(host.into_iter().chain(targets));
         host.extend(m.net.as_ref().map(|net| net::between(&net.between).to_owned()));
         out.field("host", &host);
     }

@@ -4,6 +4,7 @@ use crate::terminal::layout::{Cell, Column, Screen, cut};
 use crate::terminal::style::{Hue, Style};
 use iotrail_answer::trace_comparison::{FigureChange, FindingChange, TraceComparison, in_order};
 use iotrail_answer::traced::label;
+use iotrail_base::distinct::distinct;
 use iotrail_base::words::{UNKNOWN, list, plural, span};
 
 /// Maximum number of lines per part without `--full`.
@@ -77,12 +78,7 @@ fn table(
 
 /// The entire trace on the first line, then one line per opcode.
 fn latencies(o: &mut Screen, c: &TraceComparison, most: usize) -> usize {
-    let mut scopes: Vec<&str> = Vec::new();
-    c.latency.iter().for_each(|l| {
-        if !scopes.contains(&l.scope.as_str()) {
-            scopes.push(&l.scope);
-        }
-    });
+    let scopes = distinct(c.latency.iter().map(|l| l.scope.as_str()));
     let of = |scope: &str, figure: &str| {
         let found = c.latency.iter().find(|l| l.scope == scope && l.figure == figure);
         let text = |x: Option<f64>| x.map_or(UNKNOWN.to_owned(), span);
