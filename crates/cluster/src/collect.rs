@@ -7,6 +7,7 @@ use super::on_node::NOT_LEFT;
 use super::submitted::Submitted;
 use super::without_advice;
 use iotrail_base::error::{Error, Result};
+use iotrail_base::grouped::grouped;
 use iotrail_base::plain::sanitise;
 use iotrail_base::words::{list, plural};
 use iotrail_host::clock;
@@ -61,14 +62,8 @@ pub fn collect(submitted: &Submitted, nodes: &[Node], store: &mut Store, attach:
 
 /// Groups messages of nodes: each reason once, with its nodes.
 fn together(all: Vec<(&str, &str)>) -> String {
-    let mut reasons: Vec<(Vec<String>, &str)> = Vec::new();
-    for (node, why) in all {
-        match reasons.iter_mut().find(|(_, known)| *known == why) {
-            Some((nodes, _)) => nodes.push(node.to_owned()),
-            None => reasons.push((vec![node.to_owned()], why)),
-        }
-    }
-    let reasons: Vec<String> = reasons.iter().map(|(nodes, why)| format!("{}: {why}", list(nodes))).collect();
+    let reasons = grouped(all.into_iter().map(|(node, why)| (why, node.to_owned())));
+    let reasons: Vec<String> = reasons.iter().map(|(why, nodes)| format!("{}: {why}", list(nodes))).collect();
     reasons.join(". ")
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Command, CommandFactory};
 
+use iotrail_base::grouped::grouped;
 use iotrail_base::words::plural;
 use iotrail_experiment::{builtin, studies};
 use iotrail_schema::fleet_record;
@@ -117,24 +118,17 @@ fn sides(store: &Peek, current: &str, now: u64) -> Vec<Candidate> {
     };
     let given = selection.rsplit_once(',').map_or("", |(given, _)| given);
     let taken: Vec<&str> = given.split(',').filter_map(|part| Some(part.split_once('=')?.0)).collect();
-    let mut found: Vec<((String, String), usize)> = Vec::new();
-    for params in number.and_then(|number| store.cells(number)).unwrap_or_default() {
-        for (axis, value) in params.iter().filter(|(axis, _)| !taken.contains(&axis.as_str())) {
-            let pair = (axis.clone(), value_text(value));
-            match found.iter_mut().find(|(known, _)| *known == pair) {
-                Some((_, cells)) => *cells += 1,
-                None => found.push((pair, 1)),
-            }
-        }
-    }
+    let cells = number.and_then(|number| store.cells(number)).unwrap_or_default();
+    let free = cells.iter().flatten().filter(|(axis, _)| !taken.contains(&axis.as_str()));
+    let mut found = grouped(free.map(|(axis, value)| ((axis.clone(), value_text(value)), ())));
     // Lists arms first, and omits parameters with a single value, which do not distinguish cells.
     found.retain(|((axis, value), _)| axis != ARM || value != CONTROL);
     let several = |axis: &str| found.iter().filter(|((a, _), _)| a == axis).count() > 1;
     let mut told: Vec<_> = found.iter().filter(|((axis, _), _)| several(axis)).collect();
     told.sort_by_key(|((axis, _), _)| axis != ARM);
     let comma = if given.is_empty() { "" } else { "," };
-    let one = |((axis, value), cells): &((String, String), usize)| {
-        (format!("{run}:{given}{comma}{axis}={value}"), plural(*cells, "cell"))
+    let one = |((axis, value), cells): &((String, String), Vec<()>)| {
+        (format!("{run}:{given}{comma}{axis}={value}"), plural(cells.len(), "cell"))
     };
     told.into_iter().map(one).collect()
 }

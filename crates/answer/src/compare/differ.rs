@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use iotrail_base::distinct::distinct;
+use iotrail_base::grouped::grouped;
 use iotrail_schema::measurement::Measurement;
 use iotrail_schema::run_record::value_text;
 
@@ -109,14 +111,7 @@ fn load(m: &Measurement) -> Facts {
 
 /// Distinct values of each fact over the repeats.
 fn all(measurements: &[&Measurement], facts: fn(&Measurement) -> Facts) -> Vec<(String, Vec<String>)> {
-    let mut out: Vec<(String, Vec<String>)> = Vec::new();
-    for (name, fact) in measurements.iter().flat_map(|m| facts(m)) {
-        match out.iter_mut().find(|(n, _)| *n == name) {
-            Some((_, seen)) if seen.contains(&fact) => {}
-            Some((_, seen)) => seen.push(fact),
-            None => out.push((name, vec![fact])),
-        }
-    }
+    let mut out = grouped(distinct(measurements.iter().flat_map(|m| facts(m))));
     out.iter_mut().for_each(|(_, seen)| seen.sort());
     out
 }

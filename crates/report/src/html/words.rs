@@ -11,6 +11,7 @@ use iotrail_answer::unit::Unit;
 use iotrail_answer::warnings;
 use iotrail_answer::warnings::losses::losses;
 use iotrail_base::distinct::distinct;
+use iotrail_base::grouped::grouped;
 use iotrail_base::words::{UNKNOWN, count, plural, span};
 use iotrail_schema::comparison::{Comparison, Verdict};
 use iotrail_schema::measurement::{Host, Target};
@@ -243,14 +244,10 @@ fn state(run: &RunRecord) -> Vec<String> {
 
 /// Each fact with its values over all measurements: a run resumed on another machine has several.
 fn facts(run: &RunRecord) -> Vec<(String, String)> {
-    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    let mut found: Vec<(String, String)> = Vec::new();
     let mut add = |name: &str, value: Option<String>| {
-        let Some(value) = value.filter(|v| !v.is_empty()) else { return };
-        match found.iter_mut().find(|(n, _)| n == name) {
-            Some((_, values)) if values.contains(&value) => {}
-            Some((_, values)) => values.push(value),
-            None => found.push((name.to_owned(), vec![value])),
-        }
+        let fact = value.filter(|v| !v.is_empty()).map(|value| (name.to_owned(), value));
+        found.extend(fact.filter(|fact| !found.contains(fact)));
     };
     for m in run.measurements() {
         of_host(&m.host, &mut add);
@@ -263,7 +260,7 @@ fn facts(run: &RunRecord) -> Vec<(String, String)> {
         add("iotrail", Some(m.version.to_string()));
         add("probes", Some(m.probe.mode.to_string()));
     }
-    found.into_iter().map(|(name, values)| (name, values.join("; "))).collect()
+    grouped(found).into_iter().map(|(name, values)| (name, values.join("; "))).collect()
 }
 
 fn of_host(host: &Host, add: &mut impl FnMut(&str, Option<String>)) {

@@ -1,6 +1,7 @@
 //! The traced processes, the duration and the totals.
 
 use crate::terminal::measured::{SPLIT_NS, TOO_SHORT, estimate};
+use iotrail_base::grouped::grouped;
 use iotrail_base::words::{UNKNOWN, and_descendants, bytes, count, list, percent, plural, so_many, span};
 use iotrail_schema::opcode;
 use iotrail_schema::trace_record::{OpcodeRecord, ProcessRecord, Subject, Total, TraceRecord, Windows};
@@ -131,13 +132,8 @@ const ERRNOS: usize = 3;
 
 /// ` (900 EAGAIN, 100 ECANCELED)`: the most frequent errnos.
 fn errnos(opcodes: &[OpcodeRecord]) -> String {
-    let mut sums: Vec<(&str, u64)> = Vec::new();
-    for e in opcodes.iter().flat_map(|o| &o.errnos) {
-        match sums.iter_mut().find(|(name, _)| *name == e.errno) {
-            Some((_, n)) => *n += e.count,
-            None => sums.push((&e.errno, e.count)),
-        }
-    }
+    let counts = grouped(opcodes.iter().flat_map(|o| &o.errnos).map(|e| (e.errno.as_str(), e.count))).into_iter();
+    let mut sums: Vec<(&str, u64)> = counts.map(|(name, counts)| (name, counts.iter().sum())).collect();
     sums.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     let named: Vec<String> = sums.iter().take(ERRNOS).map(|(name, n)| format!("{} {name}", count(*n as f64))).collect();
     let more = if sums.len() > ERRNOS { ", …" } else { "" };
