@@ -69,37 +69,16 @@ impl Counted {
 
     /// Adds one CPU's part of the counts.
     pub fn part(&mut self, opcode: u32, n: &types::op_part) {
-        let &types::op_part {
-            requests,
-            skips,
-            completions,
-            bytes,
-            errors,
-            shorts,
-            more,
-            notifications,
-            copied,
-            unposted,
-            punted_asked,
-            punted_would_block,
-            punted_drained,
-        } = n;
-        let whole = types::op_count {
-            requests,
-            skips,
-            completions,
-            bytes,
-            errors,
-            shorts,
-            more,
-            notifications,
-            copied,
-            unposted,
-            punted_asked,
-            punted_would_block,
-            punted_drained,
-            ..Default::default()
-        };
+        macro_rules! whole {
+            ($($number:ident)*) => {{
+                let &types::op_part { $($number),* } = n;
+                types::op_count { $($number,)* ..Default::default() }
+            }};
+        }
+        let whole = whole!(
+            requests skips completions bytes errors shorts more notifications copied unposted
+            punted_asked punted_would_block punted_drained
+        );
         self.op(opcode, &whole);
     }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use super::choice::Choice;
 use super::function;
+use super::skel::types;
 use iotrail_path::division::ReapedStamps;
 use iotrail_path::times::Times;
 use iotrail_schema::file::{Descriptor, FileSeen};
 use iotrail_schema::measurement::{DeliveryPathCount, Followed};
-use iotrail_schema::trace_record::{BufferGroup, EndedRequest};
+use iotrail_schema::trace_record::{BufferGroup, EndedRequest, OpcodeRecord};
 use iotrail_schema::trail::Course;
 use iotrail_stats::estimate::{Stratum, Total};
 
@@ -151,33 +152,48 @@ pub struct Reaped {
     pub result: i64,
 }
 
-/// Exact counts of one opcode, with the meanings of [`iotrail_schema::trace_record::OpcodeRecord`].
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct OpcodeCounts {
-    pub opcode: String,
-    pub requests: u64,
-    pub skips: u64,
-    pub completions: u64,
-    pub bytes: u64,
-    pub errors: u64,
-    pub short: u64,
-    pub more: u64,
-    pub notifications: u64,
-    pub copied: u64,
-    pub reporting: u64,
-    pub held: u64,
-    pub held_ns: u64,
-    pub messages: u64,
-    pub denied: u64,
-    pub unposted: u64,
-    pub punted_asked: u64,
-    pub punted_would_block: u64,
-    pub punted_drained: u64,
-    /// Number of observed results, among which `errors`, `short`, `denied` and `errnos` were found; `None` if all were
-    /// observed.
-    pub seen: Option<u64>,
-    /// (positive errno, count)
-    pub errnos: Vec<(i32, u64)>,
+macro_rules! opcode_counts {
+    ($($number:ident)*; $($own:ident)*) => {
+        /// Exact counts of one opcode, with the meanings of [`OpcodeRecord`].
+        #[derive(Debug, Clone, Default, PartialEq)]
+        pub struct OpcodeCounts {
+            pub opcode: String,
+            $(pub $number: u64,)*
+            $(pub $own: u64,)*
+            /// Number of observed results, among which `errors`, `shorts`, `denied` and `errnos` were found; `None` if all were
+            /// observed.
+            pub seen: Option<u64>,
+            /// (positive errno, count)
+            pub errnos: Vec<(i32, u64)>,
+        }
+
+        impl OpcodeCounts {
+            pub(super) fn of(opcode: String, of: &types::op_count) -> Self {
+                let (seen, errnos) = (None, Vec::new());
+                OpcodeCounts { opcode, $($number: of.$number,)* $($own: of.$own,)* seen, errnos }
+            }
+
+            /// The numbers that a record has unchanged.
+            pub fn record(&self) -> OpcodeRecord {
+                OpcodeRecord {
+                    opcode: self.opcode.clone(),
+                    $($number: self.$number,)*
+                    seen: self.seen,
+                    ..OpcodeRecord::default()
+                }
+            }
+
+            fn combine_numbers(&mut self, other: &OpcodeCounts, of: fn(u64, u64) -> u64) {
+                $(self.$number = of(self.$number, other.$number);)*
+                $(self.$own = of(self.$own, other.$own);)*
+            }
+        }
+    };
+}
+
+opcode_counts! {
+    requests skips completions bytes errors more notifications copied reporting messages denied unposted
+    punted_asked punted_would_block punted_drained; shorts held held_ns
 }
 
 impl OpcodeCounts {
@@ -189,56 +205,12 @@ impl OpcodeCounts {
 
     /// Combines each number with its counterpart in `other`; errnos only in `other` are appended.
     pub fn combine(&mut self, other: &OpcodeCounts, of: fn(u64, u64) -> u64) {
-        let OpcodeCounts {
-            opcode: _,
-            requests,
-            skips,
-            completions,
-            bytes,
-            errors,
-            short,
-            more,
-            notifications,
-            copied,
-            reporting,
-            held,
-            held_ns,
-            messages,
-            denied,
-            unposted,
-            punted_asked,
-            punted_would_block,
-            punted_drained,
-            seen,
-            errnos,
-        } = self;
-        *seen = seen.map(|n| of(n, other.seen.unwrap_or(0))).or(other.seen);
-        for (own, others) in [
-            (requests, other.requests),
-            (skips, other.skips),
-            (completions, other.completions),
-            (bytes, other.bytes),
-            (errors, other.errors),
-            (short, other.short),
-            (more, other.more),
-            (notifications, other.notifications),
-            (copied, other.copied),
-            (reporting, other.reporting),
-            (held, other.held),
-            (held_ns, other.held_ns),
-            (messages, other.messages),
-            (denied, other.denied),
-            (unposted, other.unposted),
-            (punted_asked, other.punted_asked),
-            (punted_would_block, other.punted_would_block),
-            (punted_drained, other.punted_drained),
-        ] {
-            *own = of(*own, others);
-        }
+        self.seen = self.seen.map(|n| of(n, other.seen.unwrap_or(0))).or(other.seen);
+        self.combine_numbers(other, of);
         for (errno, count) in &other.errnos {
-            match errnos.iter_mut().find(|(e, _)| e == errno) {
+            match self.errnos.iter_mut().find(|(e, _)| e == errno) {
                 Some((_, n)) => *n = of(*n, *count),
-                None => errnos.push((*errno, of(0, *count))),
+                None => self.errnos.push((*errno, of(0, *count))),
             }
         }
     }

@@ -201,27 +201,13 @@ fn opcodes(counted: &Counted) -> Vec<OpcodeCounts> {
         let opcode = opcode::opcode(number);
         let always = is(&opcode, MAY_FORCE_WORKER);
         OpcodeCounts {
-            requests: op.requests,
-            skips: op.skips,
-            completions: op.completions,
             bytes: if is(&opcode, READS | WRITES) { op.bytes } else { 0 },
-            errors: op.errors,
-            short: op.shorts,
-            more: op.more,
-            notifications: op.notifications,
-            copied: op.copied,
-            reporting: op.reporting,
-            held: op.held,
-            held_ns: op.held_ns,
-            messages: op.messages,
-            denied: op.denied,
-            unposted: op.unposted,
             punted_asked: if always { 0 } else { op.punted_asked },
             punted_would_block: op.punted_would_block + if always { op.punted_asked + op.punted_drained } else { 0 },
             punted_drained: if always { 0 } else { op.punted_drained },
             seen: counted.seen.get(&number).copied(),
             errnos: errnos.filter(|(_, n)| **n > 0).map(|((_, errno), n)| (*errno as i32, *n)).collect(),
-            opcode,
+            ..OpcodeCounts::of(opcode, op)
         }
     })
     .collect()

@@ -10,7 +10,7 @@ use crate::opcode::{self, READS, UNSIZED, WRITES};
 const UNKNOWN: &str = "unknown";
 
 /// Requests of one opcode.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpcodeRecord {
     /// The operation: IORING_OP_… in lower case. Native aio has `pread`, `pwrite`, `preadv`, `pwritev`, `fsync`,
     /// `fdsync`, `poll`. POSIX AIO has `aio_read`, `aio_write`, `aio_fsync`.

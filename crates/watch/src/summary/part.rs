@@ -109,30 +109,14 @@ impl Part {
         let none = Times::default();
         let times = self.by_opcode.get(&counts.opcode).unwrap_or(&none);
         OpcodeRecord {
-            opcode: counts.opcode.clone(),
-            requests: counts.requests,
-            skips: counts.skips,
-            completions: counts.completions,
-            bytes: counts.bytes,
-            errors: counts.errors,
-            short: opcode::is(&counts.opcode, opcode::SIZED).then_some(counts.short),
-            more: counts.more,
-            notifications: counts.notifications,
-            reporting: counts.reporting,
-            copied: counts.copied,
+            short: opcode::is(&counts.opcode, opcode::SIZED).then_some(counts.shorts),
             held_mean_ns: (counts.held > 0).then(|| counts.held_ns as f64 / counts.held as f64),
-            messages: counts.messages,
-            denied: counts.denied,
-            unposted: counts.unposted,
-            punted_asked: counts.punted_asked,
-            punted_would_block: counts.punted_would_block,
-            punted_drained: counts.punted_drained,
-            seen: counts.seen,
             errnos: self.errnos(counts),
             latency_ns: times.latency(one_in),
             waits: times.waits(one_in),
             stages: times.stages(one_in),
             punted_requests: estimated([times.handed_over].into_iter(), one_in),
+            ..counts.record()
         }
     }
 

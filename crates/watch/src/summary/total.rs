@@ -53,7 +53,7 @@ pub(super) fn total(
     let batches = batches::of_all(&observed);
     let sum = |f: fn(&OpcodeCounts) -> u64| opcodes.iter().map(f).sum::<u64>();
     let ios = observed.seen;
-    let (bytes, errors, short_ios) = (sum(|o| o.bytes), sum(|o| o.errors), sum(|o| o.short));
+    let (bytes, errors, short_ios) = (sum(|o| o.bytes), sum(|o| o.errors), sum(|o| o.shorts));
     let mut warnings = losses::doubts(&observed, sum(|o| o.requests), seen);
     let (loss, completions) = (observed.follow_loss, (summary.completions, summary.whole));
     let followed = loss.followed(summary.choice, completions, summary.requests(&loss), times, &observed.programs);

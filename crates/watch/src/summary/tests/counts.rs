@@ -23,7 +23,7 @@ fn counts_in_the_record_come_from_the_probes() {
     let rings = vec![
         counted(
             0,
-            vec![OpcodeCounts { bytes: 100, short: 1, ..opcode("read", 6, 6) }, opcode("nop", 2, 2)],
+            vec![OpcodeCounts { bytes: 100, shorts: 1, ..opcode("read", 6, 6) }, opcode("nop", 2, 2)],
             vec![tick()],
         ),
         counted(1, vec![OpcodeCounts { bytes: 7, errnos: vec![(11, 2)], ..errors }], vec![slept()]),
