@@ -40,22 +40,44 @@ const _: () =
 /// The reader's side of the ring buffer.
 pub(super) struct RequestTraces {
     ring: RingBuffer<'static>,
-    arrived: Rc<RefCell<VecDeque<types::trail>>>,
-    reaped: Rc<RefCell<VecDeque<types::reaped>>>,
-    unregistered: Rc<RefCell<Vec<types::unregistered>>>,
-    ended: Rc<RefCell<Ended>>,
+    records: Rc<RefCell<Records>>,
     /// Some of the requests that the kernel ended with their ring.
     abandoned: RefCell<Vec<types::trail>>,
     /// Their total number.
     all_abandoned: Cell<u64>,
     /// Requests whose completion found the CQ full.
     overflowed: RefCell<Vec<RequestTrace>>,
-    sq_ended: Rc<RefCell<Vec<types::sq_ended>>>,
-    file_names: Rc<RefCell<Vec<types::file_name>>>,
-    stays: Rc<RefCell<Vec<types::stay>>>,
-    user_stacks: Rc<RefCell<Vec<UserStack>>>,
     /// Call-site sums of the traced requests, by stack and opcode.
     sites: RefCell<BTreeMap<(u64, u16), SiteSum>>,
+}
+
+/// The records read so far.
+#[derive(Default)]
+struct Records {
+    arrived: VecDeque<types::trail>,
+    reaped: Vec<types::reaped>,
+    unregistered: Vec<types::unregistered>,
+    ended: Ended,
+    sq_ended: Vec<types::sq_ended>,
+    file_names: Vec<types::file_name>,
+    stays: Vec<types::stay>,
+    user_stacks: Vec<UserStack>,
+}
+
+impl Records {
+    /// The record's size identifies its kind.
+    fn take(&mut self, record: &[u8]) {
+        match record.len() {
+            REAPED => self.reaped.push(read(record)),
+            ENDED => self.ended.take(read(record)),
+            UNREGISTERED => self.unregistered.push(read(record)),
+            SQ_ENDED => self.sq_ended.push(read(record)),
+            FILE_NAME => self.file_names.push(read(record)),
+            USER_STACK => self.user_stacks.push(UserStack::of(&read(record))),
+            STAY => self.stays.push(read(record)),
+            _ => self.arrived.push_back(read(record)),
+        }
+    }
 }
 
 /// Maximum number of records in memory: a busy program refills the ring buffer while it is read.
@@ -87,51 +109,26 @@ impl Ended {
 
 impl RequestTraces {
     pub(super) fn open(map: &dyn MapCore) -> libbpf_rs::Result<Self> {
-        let (arrived, reaped) = (Rc::new(RefCell::new(VecDeque::new())), Rc::new(RefCell::new(VecDeque::new())));
-        let ended = Rc::new(RefCell::new(Ended::default()));
-        let (sq_ended, unregistered) = (Rc::new(RefCell::new(vec![])), Rc::new(RefCell::new(vec![])));
-        let (file_names, stays) = (Rc::new(RefCell::new(vec![])), Rc::new(RefCell::new(vec![])));
+        let records = Rc::new(RefCell::new(Records::default()));
+        let read = Rc::clone(&records);
         let mut builder = RingBufferBuilder::new();
-        let (trails, others, processes) = (Rc::clone(&arrived), Rc::clone(&reaped), Rc::clone(&ended));
-        let (sq_threads, buffers, names) = (Rc::clone(&sq_ended), Rc::clone(&unregistered), Rc::clone(&file_names));
-        let lying = Rc::clone(&stays);
-        let user_stacks = Rc::new(RefCell::new(vec![]));
-        let stacks = Rc::clone(&user_stacks);
         builder.add(map, move |record| {
-            // The record's size identifies its kind.
-            match record.len() {
-                REAPED => others.borrow_mut().push_back(read(record)),
-                ENDED => processes.borrow_mut().take(read(record)),
-                UNREGISTERED => buffers.borrow_mut().push(read(record)),
-                SQ_ENDED => sq_threads.borrow_mut().push(read(record)),
-                FILE_NAME => names.borrow_mut().push(read(record)),
-                USER_STACK => stacks.borrow_mut().push(UserStack::of(&read(record))),
-                STAY => lying.borrow_mut().push(read(record)),
-                _ => trails.borrow_mut().push_back(read(record)),
-            }
+            read.borrow_mut().take(record);
             0
         })?;
-        let (abandoned, all_abandoned) = (RefCell::default(), Cell::default());
         Ok(RequestTraces {
             ring: builder.build()?,
-            arrived,
-            reaped,
-            unregistered,
-            ended,
-            abandoned,
-            all_abandoned,
+            records,
+            abandoned: RefCell::default(),
+            all_abandoned: Cell::default(),
             overflowed: RefCell::default(),
-            sq_ended,
-            file_names,
-            stays,
-            user_stacks,
             sites: RefCell::default(),
         })
     }
 
     /// Takes the last requests of a trace, which completed without a later run.
     pub(super) fn leave(&self, waiting: Vec<types::trail>) {
-        self.arrived.borrow_mut().extend(waiting.into_iter().map(|mut trail| {
+        self.records.borrow_mut().arrived.extend(waiting.into_iter().map(|mut trail| {
             if trail.carrier != types::carrier::BY_SQPOLL {
                 trail.carrier = types::carrier::BY_SUBMISSION;
             }
@@ -147,7 +144,7 @@ impl RequestTraces {
     /// Passes the requests read so far to `each`, in order of arrival.
     pub(super) fn take(&self, words: &Words<'_>, each: &mut dyn FnMut(RequestTrace)) {
         loop {
-            let Some(raw) = self.arrived.borrow_mut().pop_front() else { return };
+            let Some(raw) = self.records.borrow_mut().arrived.pop_front() else { return };
             if raw.carrier == types::carrier::BY_TEARDOWN {
                 self.abandon(raw);
                 continue;
@@ -173,7 +170,7 @@ impl RequestTraces {
     /// Requests that the kernel ended with their ring: some of them, and their number.
     pub(super) fn abandoned(&self) -> Result<(Vec<types::trail>, u64)> {
         self.consume()?;
-        self.arrived.borrow_mut().retain(|raw| {
+        self.records.borrow_mut().arrived.retain(|raw| {
             let is_abandoned = raw.carrier == types::carrier::BY_TEARDOWN;
             if is_abandoned {
                 self.abandon(*raw);
@@ -199,10 +196,15 @@ impl RequestTraces {
     /// The traced processes that have exited so far, and the number of those without a name.
     pub(super) fn ended(&self) -> Result<(Vec<Process>, u64)> {
         self.consume()?;
-        let ended = self.ended.borrow();
+        let ended = &self.records.borrow().ended;
         let named = ended.named.values();
         let named = named.map(|e| Process { tgid: e.tgid, comm: text(&e.comm), executed_ns: e.executed_ns });
         Ok((named.collect(), ended.more))
+    }
+
+    /// Takes the records of one kind.
+    fn taken<T>(&self, of: fn(&mut Records) -> &mut Vec<T>) -> Vec<T> {
+        std::mem::take(of(&mut self.records.borrow_mut()))
     }
 
     /// SQPOLL threads in the records read since the last call.
@@ -215,7 +217,7 @@ impl RequestTraces {
             ran_ns: e.ran_ns,
             sleeps: e.sleeps,
         };
-        self.sq_ended.take().into_iter().map(of).collect()
+        self.taken(|records| &mut records.sq_ended).into_iter().map(of).collect()
     }
 
     /// Requests whose completion found the CQ full, as far as [`take`](Self::take) has read them.
@@ -226,17 +228,17 @@ impl RequestTraces {
     /// Rings whose buffers were unregistered since the last call.
     pub(super) fn take_unregistered(&self) -> Vec<Unregistered> {
         let of = |raw: types::unregistered| Unregistered { ring: raw.ring, ns: raw.ns };
-        self.unregistered.take().into_iter().map(of).collect()
+        self.taken(|records| &mut records.unregistered).into_iter().map(of).collect()
     }
 
     /// File names in the records read since the last call.
     pub(super) fn take_file_names(&self) -> Vec<LastName> {
-        self.file_names.take().iter().map(files::last_name).collect()
+        self.taken(|records| &mut records.file_names).iter().map(files::last_name).collect()
     }
 
     /// User stacks in the records read since the last call.
     pub(super) fn take_user_stacks(&self) -> Vec<UserStack> {
-        self.user_stacks.take()
+        self.taken(|records| &mut records.user_stacks)
     }
 
     /// Call-site sums of the requests passed on so far.
@@ -249,7 +251,7 @@ impl RequestTraces {
 
     /// Completions sampled in the CQ, from the records read since the last call.
     pub(super) fn take_stays(&self) -> impl Iterator<Item = CqResidence> {
-        self.stays.take().into_iter().map(|raw| CqResidence {
+        self.taken(|records| &mut records.stays).into_iter().map(|raw| CqResidence {
             ring: (raw.ring != counted::OTHERS).then_some(raw.ring),
             posted_ns: raw.posted_ns,
             not_yet_ns: raw.not_yet_ns,
@@ -267,7 +269,7 @@ impl RequestTraces {
     pub(super) fn leave_backlog(&self, queue: &types::cq_backlog) {
         let entries =
             (0..queue.count).map(|i| &queue.entries[(queue.first.wrapping_add(i) as usize) % queue.entries.len()]);
-        self.stays.borrow_mut().extend(entries.map(|l| {
+        self.records.borrow_mut().stays.extend(entries.map(|l| {
             // As in backlog_leaves (reap.h).
             let past = |end: u32| (end.wrapping_sub(l.end) as i32) > 0;
             types::stay {
@@ -292,7 +294,7 @@ impl RequestTraces {
 
     /// Requests of contexts in the records read since the last call.
     pub(super) fn take_reaped(&self, each: &mut dyn FnMut(Reaped)) {
-        for raw in self.reaped.take() {
+        for raw in self.taken(|records| &mut records.reaped) {
             each(Reaped {
                 context: raw.ring,
                 tgid: raw.tgid,
