@@ -76,7 +76,7 @@ fn no_process() -> End {
     let line = format!("{thread} is a thread of process {0}; trace the process: -p {0}", child.id());
     refused(&["-p", &thread.to_string()], 2, &line);
     kill(child.id(), libc::SIGINT);
-    end(child).ok();
+    assert_eq!(end(child).status, 1);
     if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
         let line = "process 2 (kthreadd) is a kernel thread: *; specify the program whose requests it serves, *";
         refused(&["-p", "2"], 2, line);

@@ -119,7 +119,7 @@ fn refused() -> End {
     // The error refers to the option instead of a line of the generated experiment.
     for command in ["try", "advise"] {
         let ended = run(&mut place.tool([command, "--plan", "--metric", "elapsed=/(x)/", "--", "true"]));
-        let said = "'metric' does not accept [\"elapsed=/(x)/\"]: elapsed is a metric of iotrail: choose another name";
+        let said = "'metric': elapsed is a metric of iotrail: choose another name";
         assert!(
             ended.stderr.ends_with(&format!("iotrail: {said}; see iotrail {command} --help\n")),
             "{}",

@@ -136,7 +136,8 @@ fn second_sender() -> End {
         ended.stderr
     );
     kill(first.id(), libc::SIGINT);
-    let ended = end(first).ok();
+    let ended = end(first);
+    assert_eq!(ended.status, 1);
     let m = ended.json();
     whole(&m);
     assert!(codes(&m).contains(&"interrupted"), "{:?}", codes(&m));
