@@ -75,7 +75,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "refused_by_filter",
-        about: "the same on a ring with a BPF filter that rejects reads (Linux 7.0)",
+        about: "the same on a ring of a task with a BPF filter that rejects reads (Linux 7.0)",
         finding: Some("refused_by_policy"),
         allowed: &["one_per_enter", "errors", "requests_fail"],
         count: 900,
@@ -288,6 +288,16 @@ enum Policy {
     Filter,
 }
 
+/// Registers a policy of the calling task.
+fn of_task<T>(name: &str, operation: u32, argument: *mut T) -> Result<()> {
+    // SAFETY: the argument has the operation's type and lives during the call. A descriptor of -1 means the task.
+    let done = unsafe { libc::syscall(libc::SYS_io_uring_register, -1, operation, argument, 1) };
+    if done < 0 {
+        return Err(Unsupported(format!("{name} of a task: {}", std::io::Error::last_os_error())).into());
+    }
+    Ok(())
+}
+
 fn refused_by_policy(run: &mut Run, policy: Policy) -> Result<()> {
     const NOP: u8 = 0;
     const READ: u8 = 22;
@@ -297,32 +307,27 @@ fn refused_by_policy(run: &mut Run, policy: Policy) -> Result<()> {
     /// IORING_RESTRICTION_SQE_OP, and the no-op: `struct io_uring_restriction` has 16 bytes.
     const ALLOW_NOP: [u16; 8] = [1, NOP as u16, 0, 0, 0, 0, 0, 0];
     run.pin_if_asked()?;
-    if policy == Policy::OfTask {
-        // struct io_uring_task_restriction: flags, the number of restrictions, and the restrictions.
-        let mut allowed = [[0, 1, 0, 0, 0, 0, 0, 0], ALLOW_NOP];
-        // SAFETY: the argument has the operation's type and lives during the call. A descriptor of -1 means the task.
-        let done = unsafe { libc::syscall(libc::SYS_io_uring_register, -1, RESTRICTIONS, allowed.as_mut_ptr(), 1) };
-        if done < 0 {
-            let error = std::io::Error::last_os_error();
-            return Err(Unsupported(format!("IORING_REGISTER_RESTRICTIONS of a task: {error}")).into());
-        }
-    }
-    let mut ring = RawRing::open(8, raw::R_DISABLED)?;
+    // Before the ring, which an unsupported scenario does not have.
     match policy {
-        Policy::OfRing => {
-            let mut allowed = ALLOW_NOP;
-            ring.register(RESTRICTIONS, allowed.as_mut_ptr(), 1).context("restricting the ring")?;
+        Policy::OfRing => {}
+        Policy::OfTask => {
+            // struct io_uring_task_restriction: flags, the number of restrictions, and the restrictions.
+            let mut allowed = [[0, 1, 0, 0, 0, 0, 0, 0], ALLOW_NOP];
+            of_task("IORING_REGISTER_RESTRICTIONS", RESTRICTIONS, allowed.as_mut_ptr())?;
         }
-        Policy::OfTask => {}
         Policy::Filter => {
             // struct sock_filter: return 0, which rejects the request.
             let program = [0x06u64];
             // struct io_uring_bpf: IO_URING_BPF_CMD_FILTER; opcode and flags; length of the program and size of its
             // opcode's data; the program.
             let mut filter = [1, u64::from(READ), 1, program.as_ptr() as u64, 0, 0, 0, 0, 0];
-            ring.register(BPF_FILTER, filter.as_mut_ptr(), 1)
-                .map_err(|error| Unsupported(format!("IORING_REGISTER_BPF_FILTER: {error}")))?;
+            of_task("IORING_REGISTER_BPF_FILTER", BPF_FILTER, filter.as_mut_ptr())?;
         }
+    }
+    let mut ring = RawRing::open(8, raw::R_DISABLED)?;
+    if policy == Policy::OfRing {
+        let mut allowed = ALLOW_NOP;
+        ring.register(RESTRICTIONS, allowed.as_mut_ptr(), 1).context("restricting the ring")?;
     }
     ring.register(ENABLE_RINGS, std::ptr::null_mut::<u8>(), 0).context("enabling the ring")?;
     run.start()?;

@@ -304,7 +304,10 @@ fn input() -> Result<(), Failed> {
     let out = tried(read.into(), &[])?;
     assert_eq!(out.status.code(), Some(2));
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("standard input is a pipe, but all runs need the same input; write it to a file"), "{said}");
+    assert!(
+        said.contains("standard input is a pipe, but all runs need the same input; redirect it from a file"),
+        "{said}"
+    );
     // An empty pipe has no data.
     let (read, _write) = std::io::pipe()?;
     let out = tried(read.into(), &["--watch", "none"])?;
