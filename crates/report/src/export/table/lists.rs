@@ -1,6 +1,6 @@
 //! The lists of a measurement, one table each.
 
-use super::{Column, INDEX, RowSubject, Table, integer, number, text};
+use super::{Column, INDEX, RowSubject, Table, flag, integer, number, text};
 
 /// Latency histogram; bucket bounds are inclusive.
 pub const BUCKET: &[Column] = &[integer("from_ns", ""), integer("to_ns", ""), integer("ios", "")];
@@ -68,6 +68,11 @@ pub static LISTS: &[Table] = &[
             integer("proc_count", "/proc_count"),
             integer("spent_ns", "/spent_ns"),
         ],
+    ),
+    list(
+        "figures",
+        "/program/figures",
+        &[text("figure", "/name"), number("value", "/value"), flag("less_is_better", "/less_is_better")],
     ),
     list(
         "ipis",

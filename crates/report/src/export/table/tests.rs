@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::export::rows::Run;
 use iotrail_schema::measurement::{DeliveredBy, Delivery, LoadRecord, Measurement};
-use iotrail_schema::program_record::ProgramRecord;
+use iotrail_schema::program_record::{OwnFigure, ProgramRecord};
 use iotrail_testing::sample;
 
 /// A measurement with all optional parts, for storage and network.
@@ -139,4 +139,20 @@ fn unknown_values_of_an_untraced_program_are_null_not_zero() {
         assert_ne!(field(name, &serde_json::to_value(&known).unwrap()), Field::Unknown, "{name}");
     }
     assert_eq!(field("load_engine", &json), Field::Text("program".into()));
+}
+
+#[test]
+fn the_metrics_of_a_program_are_a_table() {
+    let figure = OwnFigure { name: "rate".into(), value: 1.5, less_is_better: false };
+    let program = ProgramRecord { figures: vec![figure], ..ProgramRecord::default() };
+    let json = serde_json::to_value(Measurement { program: Some(program.into()), ..full() }).unwrap();
+    let table = all().find(|table| table.name == "figures").unwrap();
+    let mut rows = Vec::new();
+    table
+        .rows(&json, None, &mut |row| {
+            rows.push(row.to_vec());
+            Ok::<_, ()>(())
+        })
+        .unwrap();
+    assert_eq!(rows, [[Field::Text("rate".into()), Field::Number(1.5), Field::Flag(false)]]);
 }
