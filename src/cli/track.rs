@@ -133,8 +133,8 @@ fn history(args: &TrackArgs, store: &Store) -> Result<History> {
         return Err(Error::input(what, remedy));
     }
     Err(Error::input(
-        format!("no stored run of {} has this metric", args.experiment),
-        "use another --metric, --at or --from: `iotrail report RUN --full` shows a run's cells",
+        format!("no measurement of a stored run of {} matches --metric, --at and --from", args.experiment),
+        "omit one of them: `iotrail report RUN --full` shows a run's cells",
     ))
 }
 

@@ -42,8 +42,8 @@ fn found() -> End {
         (&["--fail-on", "slower"][..], 1, ""),
         (&["--fail-on", "faster"], 0, ""),
         (&["--from", "6", "--fail-on", "slower"], 4, "5 runs stored, and at least 6 are needed"),
-        (&["--at", "arm=none"], 2, "no stored run of bench has this metric"),
-        (&["--from", "99"], 2, "no stored run of bench has this metric"),
+        (&["--at", "arm=none"], 2, "no measurement of a stored run of bench matches"),
+        (&["--from", "99"], 2, "no measurement of a stored run of bench matches"),
     ] {
         let ended = track(more);
         assert_eq!(ended.status, status, "{more:?}: {}", ended.stderr);

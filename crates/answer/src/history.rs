@@ -254,6 +254,7 @@ impl Gathered {
                 with: changed(old, new),
             }
         });
+        let told: Vec<Change> = told.collect();
         Series {
             metric: points.metric.name().to_owned(),
             hostname: points.hostname.clone(),
@@ -261,10 +262,9 @@ impl Gathered {
             command: points.command.clone(),
             at: points.at.clone(),
             points: points.values.iter().map(|v| Point { run: self.runs[v.run].0.run, value: v.ln.exp() }).collect(),
-            changes: told.collect(),
-            smallest_visible: smallest(&values, together)
-                .filter(|_| found.is_empty())
-                .map(|x| x.exp_m1().max(at_least)),
+            // A smaller change than asked for widens the spread.
+            smallest_visible: smallest(&values, together).filter(|_| told.is_empty()).map(|x| x.exp_m1().max(at_least)),
+            changes: told,
         }
     }
 }
@@ -314,7 +314,9 @@ mod tests {
         assert_eq!(change.with, ["kernel 6.18.2 → 6.18.7"]);
         assert_eq!((series.points.len(), series.points[0].run), (12, 1));
         // Changes below the limit are not reported.
-        assert_eq!(all.history("e", 0.2).series[0].changes, []);
+        let large = all.history("e", 0.2);
+        assert_eq!(large.series[0].changes, []);
+        assert!(large.series[0].smallest_visible.is_some_and(|visible| visible >= 0.2), "{large:?}");
     }
 
     #[test]
