@@ -1,14 +1,13 @@
 //! Budgets: upper and lower limits on metrics of a trace, the check of a trace against them, and limits derived from
 //! several traces.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::callsites;
 use crate::figure::Unit;
 use crate::traced::{Scope, TraceFigure, figures, label, unused};
+use iotrail_base::distinct::distinct;
 use iotrail_base::words::percent;
 use iotrail_schema::stacks::CallSite;
 use iotrail_schema::syscall::{self, Work};
@@ -175,13 +174,10 @@ fn quantity(text: &str) -> Result<f64, String> {
 /// Checks a trace against these limits.
 pub fn judge(limits: &[Limit], t: &TraceRecord) -> Vec<JudgedLimit> {
     let mut figures = figures(t);
-    let opcodes: BTreeSet<&String> = limits
-        .iter()
-        .filter_map(|limit| match &limit.scope {
-            Scope::Opcode(name) => Some(name),
-            _ => None,
-        })
-        .collect();
+    let opcodes = distinct(limits.iter().filter_map(|limit| match &limit.scope {
+        Scope::Opcode(name) => Some(name),
+        _ => None,
+    }));
     figures.extend(opcodes.into_iter().flat_map(|opcode| unused(t, opcode)));
     let mut all: Vec<JudgedLimit> = limits.iter().map(|limit| judged(limit, &figures)).collect();
     let Some(stacks) = &t.stacks else { return all };
@@ -225,23 +221,17 @@ fn judged(limit: &Limit, figures: &[TraceFigure]) -> JudgedLimit {
 /// Why the metric was not found: the trace lacks the scope, or the scope has only other metrics, of which similar ones
 /// are listed, or the first ones.
 fn alike(limit: &Limit, figures: &[TraceFigure]) -> String {
-    let has_scope = figures.iter().any(|f| f.scope == limit.scope);
-    match has_scope {
-        false => format!(": it has no {}", limit.scope.text()),
-        true => {
-            let of_scope = || figures.iter().filter(|f| f.scope == limit.scope).map(|f| f.name.as_str());
-            let head = limit.figure.split(['.', '_']).next().unwrap_or_default();
-            let mut near: Vec<&str> = of_scope().filter(|name| name.starts_with(head)).take(8).collect();
-            if near.is_empty() {
-                near = of_scope().take(12).collect();
-            }
-            format!(
-                ": {} has {}",
-                if limit.scope == Scope::All { "it".into() } else { limit.scope.text() },
-                near.join(", ")
-            )
-        }
+    let of_scope = || figures.iter().filter(|f| f.scope == limit.scope).map(|f| f.name.as_str());
+    if of_scope().next().is_none() {
+        return format!(": it has no {}", limit.scope.text());
     }
+    let head = limit.figure.split(['.', '_']).next().unwrap_or_default();
+    let mut near: Vec<&str> = of_scope().filter(|name| name.starts_with(head)).take(8).collect();
+    if near.is_empty() {
+        near = of_scope().take(12).collect();
+    }
+    let scope = if limit.scope == Scope::All { "it".into() } else { limit.scope.text() };
+    format!(": {scope} has {}", near.join(", "))
 }
 
 fn outcome(limit: &Limit, value: f64, ci95: Option<[f64; 2]>, text: &dyn Fn(f64) -> String) -> (BudgetOutcome, String) {

@@ -1,7 +1,5 @@
 //! A history's result in words, for terminals and HTML pages.
 
-use std::collections::BTreeSet;
-
 use iotrail_base::distinct::distinct;
 use iotrail_base::words::{plural, three_digits};
 use iotrail_schema::run_record::value_text;
@@ -24,8 +22,9 @@ impl History {
     /// The worst of the latest changes; without changes, a statement of that with the number of series.
     pub fn answer(&self) -> String {
         let size = |c: &Change| c.ratio.ln().abs();
-        let latest = self.shown(false).into_iter();
-        let worst = latest.max_by(|(_, a), (_, b)| a.is_worse.cmp(&b.is_worse).then(size(a).total_cmp(&size(b))));
+        let latest = self.shown(false);
+        let worst =
+            latest.iter().max_by(|(_, a), (_, b)| a.is_worse.cmp(&b.is_worse).then(size(a).total_cmp(&size(b))));
         let Some((series, change)) = worst else { return self.unchanged() };
         let by = match series.metric.parse::<Metric>() {
             Ok(metric) => of_figure(metric, self.unit, change.ratio, change.ci95),
@@ -43,7 +42,7 @@ impl History {
                 change.runs_before
             ),
         };
-        let others = self.shown(false).iter().filter(|(_, c)| c.run == change.run).count() - 1;
+        let others = latest.iter().filter(|(_, c)| c.run == change.run).count() - 1;
         let others = match others {
             0 => String::new(),
             n => format!(" ({} changed with it)", plural(n, "other figure")),
@@ -112,16 +111,15 @@ pub fn with<'a>(changes: impl IntoIterator<Item = &'a Change>) -> String {
     let mut with: Vec<String> = changes.iter().flat_map(|c| c.with.iter().cloned()).collect();
     with.sort_unstable();
     with.dedup();
-    let disturbed = changes
-        .iter()
-        .filter(|c| c.disturbed_before + c.disturbed_since > 0)
-        .map(|c| format!("{} of {} → {} of {}", c.disturbed_before, c.runs_before, c.disturbed_since, c.runs_since));
-    let disturbed: BTreeSet<String> = disturbed.collect();
-    let by_figure = if disturbed.len() > 1 { ", by figure" } else { "" };
-    let disturbed: Vec<String> = disturbed.into_iter().collect();
-    with.extend(
-        (!disturbed.is_empty()).then(|| format!("runs that other work disturbed{by_figure}: {}", disturbed.join(", "))),
-    );
+    let disturbed = changes.iter().filter(|c| c.disturbed_before + c.disturbed_since > 0);
+    let disturbed =
+        distinct(disturbed.map(|c| {
+            format!("{} of {} → {} of {}", c.disturbed_before, c.runs_before, c.disturbed_since, c.runs_since)
+        }));
+    if !disturbed.is_empty() {
+        let by_figure = if disturbed.len() > 1 { ", by figure" } else { "" };
+        with.push(format!("runs that other work disturbed{by_figure}: {}", disturbed.join(", ")));
+    }
     match with.is_empty() {
         true => "no recorded difference: host, kernel, target and options are the same".into(),
         false => with.join("; "),
