@@ -34,6 +34,7 @@ mod workers;
 use std::cmp::Reverse;
 
 use crate::callsites;
+pub use cpu::WAITING_FOR_CPU;
 pub use failures::unexpected as unexpected_errors;
 use iotrail_base::words::so_many;
 use iotrail_schema::account::{Bound, BoundOf, Mode, RequestStage, ThreadAccount, ThreadRow, ThreadState};

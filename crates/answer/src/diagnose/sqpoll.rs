@@ -137,14 +137,16 @@ fn shared(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let busy = s.cpu_ns? as f64 / s.elapsed_ns.filter(|ns| *ns >= LONG_ENOUGH_NS)? as f64;
     let is_it = |of: &&RingState| of.tgid == r.tgid && of.fd.is_some_and(|fd| r.fds.contains(&fd));
     let state = t.state.iter().flat_map(|state| &state.rings).find(is_it)?;
-    let waits = super::state::share(state.unsubmitted - state.need_wakeup, state.samples)?;
+    // Without the samples in which the thread slept.
+    let waited = state.unsubmitted - state.need_wakeup;
+    let waits = super::state::share(waited, state.samples)?;
     if busy < BUSY || waits < IN_SQ {
         return None;
     }
     let text = format!(
         "SQEs waited in the SQ in {} of {} samples. The SQPOLL thread (tid {}) also serves {} (IORING_SETUP_ATTACH_WQ), and does not consume them while \
          it executes requests of another ring",
-        count((state.unsubmitted - state.need_wakeup) as f64),
+        count(waited as f64),
         count(state.samples as f64),
         s.tid,
         plural(s.shared_with.len(), "other ring")

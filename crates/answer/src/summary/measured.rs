@@ -2,7 +2,7 @@
 //! that there is nothing to fix.
 
 use crate::callsites;
-use crate::diagnose::{WORTH_A_CHANGE, findings_of, synchronous, unexpected_errors};
+use crate::diagnose::{WAITING_FOR_CPU, WORTH_A_CHANGE, findings_of, synchronous, unexpected_errors};
 use crate::per_io;
 use crate::traced::Scope;
 use crate::unit::Unit;
@@ -61,7 +61,7 @@ fn starved(t: &TraceRecord) -> Option<f64> {
     let share = share_of(t.account.as_ref()?, |row| row.state == ThreadState::Runnable)?;
     let first = t.findings.iter().find(|f| f.warns())?;
     let bound = first.bound.filter(|bound| bound.of == BoundOf::ThreadTime)?;
-    (share >= LARGE && share > bound.share && first.code != "waiting_for_cpu").then_some(share)
+    (share >= LARGE && share > bound.share && first.code != WAITING_FOR_CPU.code).then_some(share)
 }
 
 /// How a command with a non-zero exit status ended, and the remedy for a signal. Shells and iotrail exit with 128 +
