@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use super::one_of;
 use super::run::{self as experiments, RunArgs};
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_base::output::{self, Existing, Reserved};
 use iotrail_base::{interrupt, words};
 use iotrail_experiment::replay::{INTERFACES, Progress, ReplayOptions, SPEEDS, name, once, replay};
@@ -102,6 +102,13 @@ pub struct ReplayArgs {
     json: bool,
 }
 
+impl ReplayArgs {
+    /// `--ring`, with an empty list for `none`.
+    fn ring_flags(&self) -> Option<String> {
+        self.ring.as_ref().map(|list| if list.trim() == "none" { String::new() } else { list.clone() })
+    }
+}
+
 fn pair(text: &str) -> std::result::Result<(PathBuf, PathBuf), String> {
     match text.split_once('=') {
         Some((old, new)) if !old.is_empty() && !new.is_empty() => Ok((old.into(), new.into())),
@@ -117,10 +124,9 @@ pub fn run(args: &ReplayArgs) -> Result<u8> {
     let bar = ProgressBar::with_draw_target(None, terminal::progress_target());
     bar.set_style(ProgressStyle::with_template("{msg}").expect("a fixed template"));
     let program = program(&args.recording, args.requests, &bar)?;
-    let none = |list: &String| if list.trim() == "none" { String::new() } else { list.clone() };
     let options = ReplayOptions {
         interface: args.engine,
-        ring: args.ring.as_ref().map(none),
+        ring: args.ring_flags(),
         register: args.register.clone(),
         batch: args.batch,
         depth: args.depth,
@@ -166,9 +172,8 @@ fn on_kernels(args: &ReplayArgs, kernels: &str) -> Result<u8> {
         #[command(flatten)]
         run: RunArgs,
     }
-    let folder = tempfile::tempdir().map_err(|e| {
-        Error::machine("cannot create a temporary directory", "check the free space in TMPDIR or /tmp").because(e)
-    })?;
+    let folder = tempfile::tempdir()
+        .or_machine("cannot create a temporary directory", "check the free space in TMPDIR or /tmp")?;
     let file = folder.path().join("replay.toml");
     output::write(Reserved::new(&file, Existing::Keep, "--kernels")?, experiment(args)?.as_bytes())?;
     let mut line = vec!["run".to_owned(), file.display().to_string(), "--kernels".into(), kernels.into()];
@@ -183,7 +188,7 @@ fn on_kernels(args: &ReplayArgs, kernels: &str) -> Result<u8> {
 /// The text of that experiment.
 fn experiment(args: &ReplayArgs) -> Result<String> {
     let recording = std::path::absolute(&args.recording)
-        .map_err(|e| Error::input("the current directory does not exist", "change to another one").because(e))?;
+        .or_input("the current directory does not exist", "change to another one")?;
     let mut file = toml::toml! {
         name = "replay"
         title = "a recorded program on several kernels"
@@ -193,10 +198,9 @@ fn experiment(args: &ReplayArgs) -> Result<String> {
         metrics = ["iops", "cpu_per_io", "latency_p99"]
     };
     let number = |n: u32| Value::from(i64::from(n));
-    let list = |list: &String| Value::from(if list.trim() == "none" { "" } else { list });
     let changes: Table = [
         ("engine", args.engine.map(|engine| name(&INTERFACES, engine).into())),
-        ("ring", args.ring.as_ref().map(list)),
+        ("ring", args.ring_flags().map(Value::from)),
         ("register", args.register.clone().map(Value::from)),
         ("batch", args.batch.map(number)),
         ("depth", args.depth.map(number)),
