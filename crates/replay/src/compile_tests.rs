@@ -74,7 +74,7 @@ fn steady(n: u64) -> Vec<ReplayEvent> {
 
 #[test]
 fn time_off_the_cpu_excludes_the_probes_own_time() {
-    // Of each gap of 15 ns, 3 ns are think time and 12 ns are the probes. In the last gap, the thread sleeps 1 µs.
+    // Each gap of 15 ns has 3 ns of think time and 12 ns of the probes. In the last gap, the thread sleeps 1 µs.
     let mut events = vec![file(1), ring(7)];
     for i in 0..5 {
         let at = 100 + 20 * i + u64::from(i == 4) * 1000;

@@ -13,7 +13,7 @@ pub enum Error {
     /// The kernel rejected the BPF programs, or their data could not be read.
     #[error("{message}")]
     Probes {
-        /// What failed, and why.
+        /// The failed step and its reason.
         message: String,
         /// The error of the kernel or of libbpf, if one was returned.
         source: Option<Box<dyn StdError + Send + Sync>>,

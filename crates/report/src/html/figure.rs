@@ -66,7 +66,7 @@ pub struct Figure {
     pub panels: Vec<Panel>,
 }
 
-/// What a figure is called, and how to read it.
+/// A figure's name, and how to read it.
 pub struct Head<'a> {
     pub id: &'a str,
     pub title: &'a str,
