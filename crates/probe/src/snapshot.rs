@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use libbpf_rs::libbpf_sys::{self, BPF_TRACE_ITER, bpf_iter_link_info, bpf_link_create_opts};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore as _, MapFlags, ProgramMut};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, ProgramMut};
 
 use super::snapshot_skel::{SnapshotSkelBuilder, types};
 use super::support;
@@ -40,8 +40,8 @@ const SAME_SLEEP: u16 = 0xffff;
 const UNINTERRUPTIBLE: u32 = 0x2;
 const NOLOAD: u32 = 0x400;
 
-/// Data to read in addition to the rings' heads and tails and the threads' counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Data to read in addition to the rings' heads and tails and the threads' counters: `enum reading` of the program.
+#[derive(Debug, Clone, Copy)]
 pub enum Reading {
     Brief,
     /// Stacks of sleeping threads, each once per sleep.
@@ -224,20 +224,21 @@ pub struct Process {
     pub quota_ns: u64,
 }
 
-/// Reads the state. Each process needs one descriptor per kind of reading.
+/// Reads the state. Each process needs one descriptor.
 #[derive(Debug)]
 pub struct Reader {
-    /// Indexed by [`Reading`].
-    programs: [OwnedFd; 3],
+    program: OwnedFd,
     /// By PID in iotrail's namespace.
-    links: BTreeMap<(u32, Reading), OwnedFd>,
+    links: BTreeMap<u32, OwnedFd>,
+    /// Passes the kind of the next reading to the program.
+    next_reading: MapHandle,
     /// Iterator over all threads on the machine.
     survey: OwnedFd,
     bytes: Vec<u8>,
 }
 
 impl Reader {
-    /// Loads the iterators, which takes about 20 ms.
+    /// Loads the iterators. The verifier takes about 65 ms.
     pub fn open() -> Result<Self> {
         support::quiet();
         let failed = |e| support::refused("cannot read the state of rings and threads", e);
@@ -246,14 +247,15 @@ impl Reader {
         let skel = open.load().map_err(failed)?;
         let program =
             |p: &ProgramMut<'_>| p.as_fd().try_clone_to_owned().map_err(|e| failed(libbpf_rs::Error::from(e)));
-        let programs = [
-            program(&skel.progs.snapshot_brief)?,
-            program(&skel.progs.snapshot_sleeps)?,
-            program(&skel.progs.snapshot_deep)?,
-        ];
         let survey = link(&program(&skel.progs.survey)?, None).map_err(|e| failed(e.into()))?;
         let own = link(&program(&skel.progs.snapshot_own)?, Some(std::process::id())).map_err(|e| failed(e.into()))?;
-        let mut reader = Reader { programs, links: BTreeMap::new(), survey, bytes: vec![] };
+        let mut reader = Reader {
+            program: program(&skel.progs.snapshot)?,
+            links: BTreeMap::new(),
+            next_reading: MapHandle::try_from(&skel.maps.next_reading).map_err(failed)?,
+            survey,
+            bytes: vec![],
+        };
         for (kind, operations) in reader.operations(&own).into_iter().enumerate() {
             let key = (kind as u32).to_ne_bytes();
             skel.maps.operations.update(&key, &operations.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
@@ -287,9 +289,13 @@ impl Reader {
         let began = clock::of_this_thread();
         self.bytes.clear();
         for (pid, reading) in processes {
-            let link = match self.links.entry((*pid, *reading)) {
+            let kind = (*reading as u32).to_ne_bytes();
+            if self.next_reading.update(&0u32.to_ne_bytes(), &kind, MapFlags::ANY).is_err() {
+                continue;
+            }
+            let link = match self.links.entry(*pid) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => match link(&self.programs[*reading as usize], Some(*pid)) {
+                Entry::Vacant(new) => match link(&self.program, Some(*pid)) {
                     Ok(link) => new.insert(link),
                     // It has exited.
                     Err(_) => continue,
@@ -307,7 +313,7 @@ impl Reader {
 
     /// Stops reading all other processes.
     pub fn keep(&mut self, processes: impl Fn(u32) -> bool) {
-        self.links.retain(|(pid, _), _| processes(*pid));
+        self.links.retain(|pid, _| processes(*pid));
     }
 
     /// Reads all threads on the machine, with IDs of the initial namespace.

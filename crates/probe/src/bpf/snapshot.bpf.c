@@ -30,6 +30,14 @@ struct {
 	__type(value, __u64);
 } operations SEC(".maps");
 
+/* Kind of the next reading. A program of its own per kind would be verified as often. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} next_reading SEC(".maps");
+
 /* 1 + nvcsw + nivcsw at the sleep whose stack was read last. */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -376,7 +384,7 @@ static __noinline int write_ring(struct walk *w, __u64 address, __s32 fd)
 	return 0;
 }
 
-static __always_inline long one_descriptor(__u32 fd, struct walk *w, bool deep)
+static long descriptor(__u32 fd, struct walk *w)
 {
 	struct file___held *file = NULL;
 
@@ -388,22 +396,12 @@ static __always_inline long one_descriptor(__u32 fd, struct walk *w, bool deep)
 		if (w->written++ >= RINGS)
 			return 0;
 		write_ring(w, (__u64)BPF_CORE_READ(file, private_data), fd);
-		if (deep)
+		if (w->deep)
 			write_depth(w, (__u64)BPF_CORE_READ(file, private_data));
 	} else if (operations == w->operations[1]) {
 		write_socket(w, file, fd);
 	}
 	return 0;
-}
-
-static long descriptor(__u32 fd, struct walk *w)
-{
-	return one_descriptor(fd, w, false);
-}
-
-static long descriptor_deep(__u32 fd, struct walk *w)
-{
-	return one_descriptor(fd, w, true);
 }
 
 /* Bios that blk-throttle (io.max) has queued, for one cgroup and device. */
@@ -465,7 +463,7 @@ static __always_inline __u64 operations_of(__u32 kind)
 	return known && *known ? *known : 1;
 }
 
-static __always_inline void write_process(struct walk *w, struct task_struct *task, bool deep)
+static __always_inline void write_process(struct walk *w, struct task_struct *task)
 {
 	struct task_struct___state *state = (void *)task;
 	struct fdtable *table = BPF_CORE_READ(state, files, fdt);
@@ -476,7 +474,7 @@ static __always_inline void write_process(struct walk *w, struct task_struct *ta
 	w->files = (__u64)BPF_CORE_READ(table, fd);
 	__u32 descriptors = BPF_CORE_READ(table, max_fds);
 	if (w->files)
-		bpf_loop(descriptors < DESCRIPTORS ? descriptors : DESCRIPTORS, deep ? descriptor_deep : descriptor, w, 0);
+		bpf_loop(descriptors < DESCRIPTORS ? descriptors : DESCRIPTORS, descriptor, w, 0);
 	out.tcp_sockets = w->sockets;
 	out.held_sockets = w->found;
 	out.throttled_bios = throttled_bios(w, state);
@@ -497,7 +495,7 @@ static __always_inline bool same_sleep(struct task_struct *task, __u64 switches)
 	return same;
 }
 
-static __noinline int write_thread(struct bpf_iter__task *ctx, enum reading reading)
+static __noinline int write_thread(struct bpf_iter__task *ctx, __u32 reading)
 {
 	struct task_struct *task = ctx->task;
 
@@ -555,16 +553,18 @@ static __noinline int write_thread(struct bpf_iter__task *ctx, enum reading read
 	return 0;
 }
 
-static __always_inline int snapshot(struct bpf_iter__task *ctx, enum reading reading)
+SEC("iter/task")
+int snapshot(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
+	__u32 zero = 0;
+	__u32 *reading = bpf_map_lookup_elem(&next_reading, &zero);
 
-	if (!task)
+	if (!task || !reading)
 		return 0;
-	write_thread(ctx, reading);
-	bool deep = reading == READ_DEEP;
+	write_thread(ctx, *reading);
 	struct task_struct___state *state = (void *)task;
-	struct walk w = { .seq = ctx->meta->seq, .tgid = task->tgid };
+	struct walk w = { .seq = ctx->meta->seq, .tgid = task->tgid, .deep = *reading == READ_DEEP };
 	if (task->flags & (PF_KTHREAD | PF_IO_WORKER))
 		return 0;
 	/* Also finds a ring whose descriptor was closed after registration. */
@@ -574,31 +574,12 @@ static __always_inline int snapshot(struct bpf_iter__task *ctx, enum reading rea
 	w.ring = last;
 	if (last)
 		write_ring(&w, last, -1);
-	if (last && deep)
+	if (last && w.deep)
 		write_depth(&w, last);
 	/* The process's first thread may have exited; it then has no files. */
 	if (task->pid == task->tgid || !BPF_CORE_READ(leader, files))
-		write_process(&w, task, deep);
+		write_process(&w, task);
 	return 0;
-}
-
-SEC("iter/task")
-int snapshot_brief(struct bpf_iter__task *ctx)
-{
-	return snapshot(ctx, READ_BRIEF);
-}
-
-/* Stacks of sleeping threads, once per sleep. */
-SEC("iter/task")
-int snapshot_sleeps(struct bpf_iter__task *ctx)
-{
-	return snapshot(ctx, READ_SLEEPS);
-}
-
-SEC("iter/task")
-int snapshot_deep(struct bpf_iter__task *ctx)
-{
-	return snapshot(ctx, READ_DEEP);
 }
 
 /* All threads on the machine. */

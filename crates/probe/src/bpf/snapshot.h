@@ -15,7 +15,7 @@
 
 enum snapshot_kind { SNAPSHOT_THREAD = 1, SNAPSHOT_RING, SNAPSHOT_REQUEST, SNAPSHOT_DEPTH, SNAPSHOT_SOCKET, SNAPSHOT_QUEUE, SNAPSHOT_PROCESS };
 
-/* Data to read in addition to heads and tails. */
+/* Data to read in addition to heads and tails: stacks of sleeping threads once per sleep; all stacks, requests and lists. */
 enum reading { READ_BRIEF, READ_SLEEPS, READ_DEEP };
 
 struct snapshot_thread {
@@ -158,6 +158,7 @@ struct walk {
 	__u32 sockets;
 	__u32 queues;
 	__u32 tgid;
+	__u32 deep; /* also read lists and requests */
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)

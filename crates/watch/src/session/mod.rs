@@ -58,11 +58,13 @@ pub fn watch(
     // A hung program's state is reported before the probes are loaded, which takes time.
     if let Watched::Processes(processes) = &watched {
         let tgids: Vec<u32> = processes.iter().map(|p| p.tgid).collect();
+        state.loaded();
         state.start(&tgids).into_iter().for_each(|moment| tell(News::Now(moment)));
     }
     let host = iotrail_host::facts(None)?;
     let mut room = ObjectSlot::default();
     let watch = Watch::open(&mut room, subject)?;
+    state.loaded();
     let mut sampling_room = profile::ObjectSlot::default();
     let mut capture_room = capture::ObjectSlot::default();
     let rooms = (&mut sampling_room, &mut capture_room);

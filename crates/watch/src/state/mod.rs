@@ -5,6 +5,7 @@ mod queues;
 pub(crate) mod sums;
 
 use std::rc::Rc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::namespace::Numbers;
@@ -36,6 +37,7 @@ const PROCESSES: usize = 32;
 #[derive(Debug)]
 pub struct State {
     reader: Option<Reader>,
+    opening: Option<JoinHandle<Option<Reader>>>,
     numbers: Rc<Numbers>,
     sums: Sums,
     queues: Queues,
@@ -49,11 +51,12 @@ pub struct State {
 }
 
 impl State {
+    /// Loads the reader in another thread: the verifier takes about as long for it as for the largest probe.
     pub fn open(numbers: &Rc<Numbers>) -> Self {
         let now = Instant::now();
-        let reader = Reader::open().ok();
         State {
-            reader,
+            reader: None,
+            opening: Some(std::thread::spawn(|| Reader::open().ok())),
             numbers: Rc::clone(numbers),
             sums: Sums::default(),
             queues: Queues::default(),
@@ -63,6 +66,13 @@ impl State {
             start: None,
             next: now,
             deep: now,
+        }
+    }
+
+    /// Waits until the reader is loaded.
+    pub fn loaded(&mut self) {
+        if let Some(opening) = self.opening.take() {
+            self.reader = opening.join().ok().flatten();
         }
     }
 
