@@ -4,8 +4,10 @@
 # Each load is recorded once, with requests for SECONDS. Then the program without probes, the program again, the unchanged replay and, if fio can, fio
 # with its own iolog of the same load run PAIRS times, in random order. Ratios are to the program of the same round, as medians. Calls and
 # requests in flight are those of the self-check: recorded and replayed, both while being recorded. p99 is that of the self-check too if a program does not print it.
+# "withheld": `replay` reports that it does not predict tail latencies. fio replays an iolog at the recorded times (its default).
 #
-# Some ten minutes on an idle machine. Needs root, fio, and a C compiler with liburing for the chains.
+# 25 minutes on an idle machine. Needs root and fio; for the chains, a C compiler with liburing; for qemu, qemu-img; for MariaDB, mariadbd and
+# sysbench. MariaDB's requests per second are those of its own counters. The server and sysbench are stopped (SIGSTOP) during the other arms.
 #
 # usage: replay.sh [IOTRAIL] [PAIRS] [SECONDS] [LOAD...]
 set -eu
@@ -23,7 +25,7 @@ sync
 cc -O2 -o "$dir/chains" "$here/chains.c" -luring 2>/dev/null || rm -f "$dir/chains"
 
 python3 - "$iotrail" "$pairs" "$seconds" "$dir" "$@" <<'END'
-import json, math, os, random, statistics, subprocess, sys
+import atexit, json, math, random, re, shutil, signal, statistics, subprocess, sys, time
 
 iotrail, pairs, seconds, dir, only = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4], sys.argv[5:]
 
@@ -39,6 +41,9 @@ def fio(*jobs, end):
 
 def figures(text):
     """Requests per second, syncs included, and the p99 of the reads if there is nothing else."""
+    qemu = re.search(r"Sending (\d+) .*Run completed in ([\d.]+) seconds", text, re.DOTALL)
+    if qemu:
+        return int(qemu[1]) / float(qemu[2]), None
     out = json.loads(text[text.index("{"):])
     if "iops" in out:
         return out["iops"], None
@@ -60,34 +65,90 @@ loads = {"direct, depth %d" % d: [job("j", "data", d, "--direct=1")] for d in (1
 loads["70/30, fdatasync"] = [job("j", "written", 16, "--direct=1", "--rw=randrw", "--rwmixread=70", "--fdatasync=32")]
 loads["2 jobs"] = [job("j", "data", 16, "--direct=1"), job("k", "other", 16, "--direct=1")]
 loads.update({"cached, depth %d" % d: [job("j", "data", d)] for d in (1, 16)})
-loads["chains"] = None
+loads.update({"chains": None, "qemu-img bench": None, "MariaDB": None})
+
+class MariaDB:
+    """A server with sysbench updates from 4 clients. Both are stopped except while they are measured."""
+    def __init__(self):
+        self.at = dir + "/mariadb"
+        run(["mariadb-install-db", "--no-defaults", "--datadir=" + self.at, "--user=root", "--auth-root-authentication-method=normal"])
+        socket = "--socket=%s/socket" % dir
+        self.server = subprocess.Popen(["mariadbd", "--no-defaults", "--datadir=" + self.at, socket, "--user=root", "--skip-networking",
+            "--innodb-buffer-pool-size=24M", "--innodb-flush-method=O_DIRECT"], stderr=subprocess.DEVNULL)
+        atexit.register(self.all, signal.SIGKILL)
+        self.client, self.ask = None, ["mariadb", "--no-defaults", socket, "--user=root", "-Ne"]
+        while subprocess.run(self.ask + ["create database if not exists sbtest"], capture_output=True).returncode:
+            if self.server.poll() is not None:
+                sys.exit("mariadbd does not start")
+            time.sleep(0.2)
+        sysbench = ["sysbench", "oltp_update_non_index", "--mysql-" + socket[2:], "--mysql-user=root", "--tables=1", "--table-size=300000"]
+        run(sysbench + ["prepare"])
+        self.client = subprocess.Popen(sysbench + ["--rand-type=uniform", "--threads=4", "--time=36000", "run"], stdout=subprocess.DEVNULL)
+        time.sleep(5)
+        self.all(signal.SIGSTOP)
+        shutil.copytree(self.at, dir + "/mariadb-copy")
+
+    def all(self, number):
+        for process in filter(None, (self.client, self.server)):
+            process.send_signal(number)
+
+    def loaded(self, what):
+        self.all(signal.SIGCONT)
+        time.sleep(1)
+        result = what()
+        self.all(signal.SIGSTOP)
+        return result
+
+    def count(self):
+        names = "'Innodb_data_reads', 'Innodb_data_writes', 'Innodb_data_fsyncs'"
+        rows = run(self.ask + ["show global status where variable_name in (%s)" % names])
+        return time.monotonic(), sum(int(row.split()[1]) for row in rows.splitlines())
+
+    def per_second(self):
+        began, before = self.count()
+        time.sleep(seconds)
+        ended, after = self.count()
+        return (after - before) / (ended - began), None
 
 def measure(name, jobs):
+    server = MariaDB() if name == "MariaDB" else None
+    record = dir + "/r.iotrail"
+    recorder = [iotrail, "trace", "--for-replay", "--no-store", "--force", "--record", record]
     by_time = lambda n: ["--time_based", "--runtime=%g" % seconds]
-    if jobs:
+    if server:
+        program = ["-d", "%g" % seconds, "-p", str(server.server.pid)]
+    elif name == "qemu-img bench":
+        qemu = lambda n: ["qemu-img", "bench", "-c", str(n), "-d", "16", "-f", "raw", "-i", "io_uring", "-t", "none", "-s", "4096", "-S", "20480", dir + "/data"]
+        program = qemu(int(figures(run(qemu(10000)))[0] * seconds))
+    elif jobs:
         per_second, _ = figures(run(fio(*jobs, end=by_time)))
         count = max(int(per_second * seconds), 100)
-        program = fio(*jobs, end=lambda n: ["--number_ios=%d" % (count // n)])
+        program = fio(*jobs, end=lambda n: ["--io_size=%d" % (count // n * 4096)])
     else:
         chains = [dir + "/chains", dir + "/written"]
         per_second, _ = figures(run(chains + ["300", "8"]))
         program = chains + [str(max(int(per_second * seconds / 2), 100)), "8"]
-    record = dir + "/r.iotrail"
-    run([iotrail, "trace", "--for-replay", "--no-store", "--force", "--record", record, "--", *program])
-    writes = not jobs or "written" in str(jobs)
-    maps = ["--map", "%s/written=%s/copy" % (dir, dir), "--allow-write"] if writes else []
-    arms = {"program": (program, figures), "again": (program, figures), "replay": ([iotrail, "replay", record, "--once", "--json", *maps], replayed)}
+    maps = ["--map", "%s/written=%s/copy" % (dir, dir), "--allow-write"] if name == "chains" or "written" in str(jobs) else []
+    if server:
+        maps = ["--map", "%s/mariadb=%s/mariadb-copy" % (dir, dir), "--allow-write"]
+        server.loaded(lambda: run(recorder + program))
+    else:
+        run(recorder + ["--", *program])
+    of = lambda command, read: lambda: read(run(command))
+    original = (lambda: server.loaded(server.per_second)) if server else of(program, figures)
+    arms = {"program": original, "again": original, "replay": of([iotrail, "replay", record, "--once", "--json", *maps], replayed)}
     if jobs:
-        run([option for option in fio(*jobs, end=lambda n: ["--number_ios=%d" % (count // n)]) for option in
+        run([option for option in fio(*jobs, end=lambda n: ["--io_size=%d" % (count // n * 4096)]) for option in
              ([option, "--write_iolog=%s/%s.log" % (dir, option[7:])] if option.startswith("--name=") else [option])])
         logged = [[*(o for o in j if not o.startswith(("--filename", "--rw", "--fdatasync"))), "--read_iolog=%s/%s.log" % (dir, j[0][7:])] for j in jobs]
-        arms["iolog"] = (fio(*logged, end=lambda n: []), figures)
+        arms["iolog"] = of(fio(*logged, end=lambda n: []), figures)
     rows = {arm: [] for arm in arms}
     for _ in range(pairs):
         for arm in random.sample(list(arms), len(arms)):
-            command, read = arms[arm]
-            rows[arm].append(read(run(command)))
-    check = json.loads(run([iotrail, "replay", record, "--json", "--repeats", str(max(pairs // 3, 2)), *maps]))["fidelity"]
+            rows[arm].append(arms[arm]())
+    check = json.loads(run([iotrail, "replay", record, "--json", "--repeats", str(max(pairs // 3, 2)), *maps]))
+    withheld = ", withheld" if any(limit["code"] == "tail_latency" for limit in check["limits"]) else ""
+    check = check["fidelity"]
     def ratio(arm, figure):
         both = [(a[figure], b[figure]) for a, b in zip(rows["program"], rows.get(arm, []))]
         if not both or not all(a and b for a, b in both):
@@ -101,7 +162,7 @@ def measure(name, jobs):
     error = lambda figure: percent(check[figure]["error"])
     p99 = ratio("replay", 1)
     print("| %s |" % " | ".join([name, error("calls_per_io"), error("in_flight"), interval(ratio("replay", 0)), interval(ratio("again", 0)),
-        percent(p99[0]) if p99 else error("latency_p99") + " (check)", percent((ratio("again", 1) or [None])[0]), error("iops"),
+        (percent(p99[0]) if p99 else error("latency_p99") + " (check)") + withheld, percent((ratio("again", 1) or [None])[0]), error("iops"),
         percent((ratio("iolog", 0) or [None])[0]), percent((ratio("iolog", 1) or [None])[0])]), flush=True)
 
 print("| load | calls | in flight | IOPS | IOPS, program again | p99 | p99, program again | self-check's IOPS | iolog's IOPS | iolog's p99 |")
@@ -110,6 +171,7 @@ for name, jobs in loads.items():
     if not only or name in only:
         if "cached" in name:
             open(dir + "/data", "rb").read()
-        if jobs or os.path.exists(dir + "/chains"):
+        needs = {"chains": [dir + "/chains"], "qemu-img bench": ["qemu-img"], "MariaDB": ["mariadbd", "mariadb-install-db", "sysbench"]}
+        if all(map(shutil.which, needs.get(name, ["fio"]))):
             measure(name, jobs)
 END
