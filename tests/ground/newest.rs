@@ -2,7 +2,7 @@
 //! of waits.
 
 use std::ffi::CStr;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Instant;
@@ -152,6 +152,14 @@ pub const SCENARIOS: &[Scenario] = &[
         allowed: &["one_per_enter"],
         count: 1_000,
         run: zero_copy_kept,
+    },
+    Scenario {
+        name: "zero_copy_received",
+        about: "a zero-copy receive without a network device (Linux 7.1): the kernel copies each message to a page of the area",
+        finding: Some("copied_zero_copy"),
+        allowed: &["one_per_enter"],
+        count: 640,
+        run: zero_copy_received,
     },
 ];
 
@@ -669,6 +677,73 @@ fn zero_copy_kept(run: &mut Run) -> Result<()> {
         ring.wait(2)
     })?;
     zero_copy_report(run, ring)
+}
+
+/// The area has a page for each message, and none is given back.
+fn zero_copy_received(run: &mut Run) -> Result<()> {
+    const REGISTER_ZCRX_IFQ: u32 = 32;
+    const RECV_ZC: u64 = 58;
+    const RECV_MULTISHOT: u64 = 1 << 1;
+    const NODEV: u64 = 2;
+    const REFILL_ENTRIES: u64 = 64;
+    const PAGE: usize = 4096;
+    run.pin_if_asked()?;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("listening on the loopback device")?;
+    let mut sender = TcpStream::connect(listener.local_addr()?)?;
+    sender.set_nodelay(true)?;
+    let (receiver, _) = listener.accept()?;
+    let mut ring = RawRing::open(8, DEFER_TASKRUN | SINGLE_ISSUER | raw::CQE32)?;
+    let pages = run.count as usize + 64;
+    let (area, refill) = (mapped(pages * PAGE)?, mapped(PAGE)?);
+    // struct io_uring_zcrx_area_reg, io_uring_region_desc (memory of the program), io_uring_zcrx_ifq_reg.
+    let mut area = [area, (pages * PAGE) as u64, 0, 0, 0, 0];
+    let mut region = [refill, PAGE as u64, 1, 0, 0, 0, 0, 0];
+    let pointers = [area.as_mut_ptr() as u64, region.as_mut_ptr() as u64];
+    let mut queue = [0, REFILL_ENTRIES | NODEV << 32, pointers[0], pointers[1], 0, 0, 0, 0, 0, 0, 0, 0];
+    if let Err(error) = ring.register(REGISTER_ZCRX_IFQ, queue.as_mut_ptr(), 1) {
+        run.report.rings.push(ring.report());
+        return Err(Unsupported(format!("IORING_REGISTER_ZCRX_IFQ with ZCRX_REG_NODEV: {error}")).into());
+    }
+    let id = queue[8] << 32;
+    run.start()?;
+    let first = RECV_ZC | RECV_MULTISHOT << 16 | (receiver.as_raw_fd() as u64) << 32;
+    ring.push("recv_zc", &[first, 0, 0, 0, 7, id, 0, 0]);
+    ring.enter(1, 0, 0)?;
+    let (mut bytes, mut copies) = (0, 0);
+    for _ in 0..run.count {
+        sender.write_all(&[7; MESSAGE])?;
+        let mut received = 0;
+        while received < MESSAGE {
+            ring.enter(0, 1, raw::GETEVENTS)?;
+            let mut failed = None;
+            ring.reap(|seen| {
+                failed = failed.or((seen.result <= 0).then_some(seen.result));
+                received += seen.result.max(0) as usize;
+                copies += 1;
+                "recv_zc"
+            });
+            ensure!(failed.is_none(), "a zero-copy receive ended with {failed:?}");
+        }
+        bytes += received as u64;
+    }
+    drop(sender);
+    while ring.reap(|_| "recv_zc") == 0 {
+        ring.enter(0, 1, raw::GETEVENTS)?;
+    }
+    let op = ring.ops.get_mut("recv_zc").expect("it has completions");
+    (op.bytes, op.copied) = (bytes, copies);
+    run.fact("reporting", copies);
+    run.report.rings.push(ring.report());
+    run.report.all("enter");
+    Ok(())
+}
+
+fn mapped(bytes: usize) -> Result<u64> {
+    let (protection, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory, which lives until the process ends.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, private, -1, 0) };
+    ensure!(at != libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
+    Ok(at as u64)
 }
 
 fn napi_busy_poll(run: &mut Run) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::role::Role;
 /// Methods of probing a function, cheapest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProbeMethod {
-    /// A trampoline at function entry (fentry).
+    /// A trampoline (fentry or fexit).
     Entry,
     /// A kprobe: costs several times as much, and misses hits during another kprobe on the same CPU.
     Kprobe,
@@ -35,6 +35,8 @@ pub struct Program {
     pub instead_of: &'static [&'static str],
     pub purpose: &'static str,
     pub lost: &'static str,
+    /// Only later kernels have the function, and all others lack its events too.
+    pub(super) newer: bool,
 }
 
 pub(crate) const FUNCTIONS: &[Program] = &[
@@ -47,6 +49,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         instead_of: &[],
         purpose: "queued task work",
         lost: "the queued stage, between ready and posted",
+        newer: false,
     },
     // Since io_uring/tw.c (7.0) the caller chooses between the two in inlined code.
     Program {
@@ -58,6 +61,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         instead_of: &[],
         purpose: "queued task work with DEFER_TASKRUN",
         lost: "the queued stage of rings with DEFER_TASKRUN",
+        newer: false,
     },
     Program {
         name: "interrupt_resched_sent",
@@ -68,6 +72,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         instead_of: &["interrupt_ipi_send"],
         purpose: "sent reschedule IPIs, by call site",
         lost: "kicks per I/O",
+        newer: false,
     },
     Program {
         name: "kick_asked",
@@ -78,6 +83,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         instead_of: &[],
         purpose: "threads to be kicked",
         lost: "kicks of threads that are being switched in",
+        newer: false,
     },
     Program {
         name: "page_faulted",
@@ -88,6 +94,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         instead_of: &["mode_page_fault"],
         purpose: "page faults",
         lost: "mode switches by page faults",
+        newer: false,
     },
     Program {
         name: "aio_called_back",
@@ -98,6 +105,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         instead_of: &["aio_iomap_complete", "aio_block_complete"],
         purpose: "native aio completions",
         lost: "delivery paths of native aio on file systems",
+        newer: false,
     },
     Program {
         name: "block_called_back",
@@ -108,6 +116,18 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         instead_of: &["block_ended"],
         purpose: "direct I/O finished by a kernel worker of the file system",
         lost: "the delivery time in that worker, separate from task work",
+        newer: false,
+    },
+    Program {
+        name: "received_in_place",
+        kprobe: "received_in_place_kprobe",
+        functions: &["io_zcrx_queue_cqe"],
+        unless: None,
+        role: Role::Follow,
+        instead_of: &[],
+        purpose: "data of zero-copy receives",
+        lost: "completions and bytes of zero-copy receives",
+        newer: true,
     },
 ];
 
@@ -129,6 +149,11 @@ pub fn sees_queued(programs: &[String]) -> bool {
 /// Whether the attached programs observe the end in a file system's worker.
 pub fn sees_ends(programs: &[String]) -> bool {
     programs.iter().any(|name| same_as(name) == "block_ended")
+}
+
+/// Whether the attached programs observe all completions of zero-copy receives.
+pub fn sees_receives_in_place(programs: &[String]) -> bool {
+    programs.iter().any(|name| same_as(name) == "received_in_place")
 }
 
 /// Whether this program observes sent reschedule IPIs.

@@ -62,7 +62,9 @@ pub fn survey() -> Vec<ProgramCheck> {
             }
             tried(p.name, p.purpose, p.lost, try_load::<IotrailSkelBuilder>(p.name, None, follows))
         })
-        .chain(FUNCTIONS.iter().filter(|f| facts.fits_function(f)).map(|f| try_function(facts, f)))
+        .chain(
+            FUNCTIONS.iter().filter(|f| facts.fits_function(f) && !facts.is_too_old(f)).map(|f| try_function(facts, f)),
+        )
         .chain(SAMPLING.map(|(name, purpose, lost)| {
             tried(name, purpose, lost, try_load::<ProfileSkelBuilder>(name, None, |_| ()))
         }))

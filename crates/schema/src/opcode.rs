@@ -53,6 +53,9 @@ pub const PASSTHROUGH: u32 = 1 << 17;
 /// It writes earlier data to the device.
 pub const SYNCS: u32 = 1 << 18;
 
+/// The zero-copy receive.
+pub const RECV_ZC: &str = "recv_zc";
+
 const ALWAYS: u32 = WORKER | MAY_FORCE_WORKER;
 const READ: u32 = READS | POLLED;
 const WRITE: u32 = WRITES | POLLED;
@@ -124,7 +127,7 @@ pub const ALL: &[Opcode] = &[
     op("ftruncate", (6, 9), ALWAYS),
     op("bind", (6, 11), 0),
     op("listen", (6, 11), 0),
-    op("recv_zc", (6, 15), RECV | UNSIZED),
+    op(RECV_ZC, (6, 15), RECV | UNSIZED),
     op("epoll_wait", (6, 15), WAITS | NO_FILE),
     op("readv_fixed", (6, 15), READ | VECTORED | INDEXED),
     op("writev_fixed", (6, 15), WRITE | VECTORED | INDEXED),

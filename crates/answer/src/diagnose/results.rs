@@ -5,7 +5,7 @@ use crate::delivered::WORTH_SAYING;
 use iotrail_base::words::{count, list, percent, plural, so_many, span};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::opcode::{READS, SOCKET, SPLICES, WRITES, is};
+use iotrail_schema::opcode::{READS, RECV_ZC, SOCKET, SPLICES, WRITES, is};
 use iotrail_schema::state::Unread;
 use iotrail_schema::trace_record::{BufferGroup, EndedRequest, FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
@@ -175,22 +175,26 @@ fn multishot_ended(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
 
 pub const COPIED_ZERO_COPY: Rule = Rule {
     code: "copied_zero_copy",
-    about: "at least half of the zero-copy send notifications with IORING_SEND_ZC_REPORT_USAGE (of at least 100) reported a copy",
+    about: "at least half of the zero-copy send notifications with IORING_SEND_ZC_REPORT_USAGE (of at least 100) reported a copy. Or the kernel \
+        copied the data of at least half of the completions of zero-copy receives (of at least 100)",
     rests_on: RestsOn::Completions,
     advice: "use SEND instead of SEND_ZC on this route: the kernel copies data over loopback, over a device without scatter-gather or checksum \
              offload, or if the data is too small for a page reference. If zero-copy works, submit the next send without waiting for the \
              notification, and keep the buffer until the notification arrives",
-    checks: &[Check::Trace(copied_zero_copy)],
+    checks: &[Check::Trace(copied_zero_copy), Check::Trace(copied_receives)],
     ..RULE
 };
 
-fn copied_zero_copy(t: &TraceRecord) -> Option<Finding> {
-    let sum = |of: fn(&OpcodeRecord) -> u64| t.total.opcodes.iter().map(of).sum::<u64>();
+/// The share of copies, their number, and the number that would be known, if they are worth reporting.
+fn copies(t: &TraceRecord, of: fn(&&OpcodeRecord) -> bool) -> Option<(f64, u64, u64)> {
+    let sum = |n: fn(&OpcodeRecord) -> u64| t.total.opcodes.iter().filter(of).map(n).sum::<u64>();
     let (reporting, copied) = (sum(|o| o.reporting), sum(|o| o.copied));
     let share = copied as f64 / reporting.max(1) as f64;
-    if reporting < ENOUGH || share < 0.5 {
-        return None;
-    }
+    (reporting >= ENOUGH && share >= 0.5).then_some((share, copied, reporting))
+}
+
+fn copied_zero_copy(t: &TraceRecord) -> Option<Finding> {
+    let (share, copied, reporting) = copies(t, |o| o.opcode != RECV_ZC)?;
     let text = format!(
         "{} of zero-copy send notifications ({} of {}) report that the kernel copied the data. Each of these sends posts two completions and saves \
          no copy",
@@ -200,6 +204,22 @@ fn copied_zero_copy(t: &TraceRecord) -> Option<Finding> {
     );
     let evidence = [("share", share), ("copied", copied as f64), ("reporting", reporting as f64)];
     Some(COPIED_ZERO_COPY.finding_from(reporting, Severity::Warning, text, &evidence))
+}
+
+fn copied_receives(t: &TraceRecord) -> Option<Finding> {
+    let (share, copied, reporting) = copies(t, |o| o.opcode == RECV_ZC)?;
+    let text = format!(
+        "the kernel copied the data of {} of zero-copy receive completions ({} of {}). These receives save no copy",
+        percent(share),
+        count(copied as f64),
+        count(reporting as f64)
+    );
+    let evidence = [("share", share), ("copied", copied as f64), ("reporting", reporting as f64)];
+    let remedy = "receive on the queue of the network device that the ring registered (IORING_REGISTER_ZCRX_IFQ), with header split and flow \
+                  steering. Return pages through the refill queue before the area is used up. Over loopback, or without a device \
+                  (ZCRX_REG_NODEV), use a multishot receive with provided buffers";
+    let f = COPIED_ZERO_COPY.finding_from(reporting, Severity::Warning, text, &evidence);
+    Some(Finding { remedy: remedy.into(), ..f })
 }
 
 /// Why an absent finding proves nothing: the probes do not read these requests' lengths. A splice or tee both reads and

@@ -317,14 +317,14 @@ pub fn results_unseen(ended: u64, reaped: u64) -> Option<Warning> {
     })
 }
 
-/// For `requests` zero-copy receives, whose completions the kernel posts without an event.
+/// For `requests` zero-copy receives, whose completions have no tracepoint, and whose function is not probed.
 pub fn zero_copy_received(requests: u64) -> Option<Warning> {
     (requests > 0).then(|| {
         Warning::new(
             "zero_copy_received",
             format!(
-                "the completions of {} of zero-copy receive are not counted: the kernel has no event for them (io_zcrx_queue_cqe)",
-                plural(requests as usize, "request")
+                "the received data of {} is not counted: the kernel has no tracepoint for it, and its function io_zcrx_queue_cqe cannot be probed",
+                plural(requests as usize, "zero-copy receive")
             ),
             "completions and bytes are lower bounds; other requests are unaffected",
         )

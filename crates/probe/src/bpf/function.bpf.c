@@ -116,3 +116,41 @@ int page_faulted_kprobe(struct pt_regs *regs)
 {
 	return UNDISTURBED(page_faults_(argument(regs, 3)));
 }
+
+/* Received data of a zero-copy receive: its completions, except the last one, have no tracepoint. */
+static __always_inline int received_in_place_(struct io_kiocb *req, const void *page, __s32 length)
+{
+	struct io_ring_ctx *ring = BPF_CORE_READ(req, ctx);
+	const struct net_iov___before_6_17 *older = page;
+	const struct net_iov *iov = page;
+	struct cpu_slot *slot = this_slot();
+
+	if (!counting)
+		return 0;
+	posted(ring, false, 0, BPF_CORE_READ(req, cqe.user_data), length, IORING_CQE_F_MORE, true);
+	if (slot->current == CURRENT_UNSEEN)
+		return 0; /* not a traced process's ring */
+	struct op_count *op = op_sum(ring_number(ring, slot), IORING_OP_RECV_ZC);
+	if (!op)
+		return 0;
+	void *pool = bpf_core_field_exists(iov->desc) ? BPF_CORE_READ(iov, desc.pp) : BPF_CORE_READ(older, pp);
+	__sync_fetch_and_add(&op->reporting, 1);
+	if (!pool)
+		__sync_fetch_and_add(&op->copied, 1);
+	return 0;
+}
+
+/* At its return, because it posts nothing if the completion queue is full. The length is its fifth argument. */
+SEC("fexit")
+int received_in_place(__u64 *args)
+{
+	return args[5] & 1 ? HELD(true, received_in_place_((void *)args[0], (void *)args[1], args[4])) : 0;
+}
+
+/* A full queue counts as a completion here. The fifth argument is in the same register as that of a system call. */
+SEC("kprobe")
+int received_in_place_kprobe(struct pt_regs *regs)
+{
+	return UNDISTURBED(received_in_place_((void *)argument(regs, 1), (void *)argument(regs, 2),
+						call_argument(regs, 5)));
+}

@@ -96,6 +96,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define IORING_OP_SEND_ZC 47
 #define IORING_OP_SENDMSG_ZC 48
 #define IORING_OP_READ_MULTISHOT 49
+#define IORING_OP_RECV_ZC 58
 #define IORING_OP_READV_FIXED 60
 #define IORING_OP_WRITEV_FIXED 61
 #define IORING_OP_NOP128 63
@@ -447,6 +448,19 @@ struct io_kiocb___before_6_13 {
 
 struct io_worker {
 	struct io_wq_work *cur_work;
+};
+
+/* A page of a zero-copy receive's area. Without a page pool, the kernel has copied the data to it. */
+struct netmem_desc {
+	void *pp;
+};
+
+struct net_iov {
+	struct netmem_desc desc;
+};
+
+struct net_iov___before_6_17 {
+	void *pp;
 };
 
 struct io_uring_cqe {

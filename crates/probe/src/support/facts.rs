@@ -150,6 +150,11 @@ impl Facts {
         !f.instead_of.first().is_some_and(there) && !f.unless.is_some_and(|other| self.functions.contains(other))
     }
 
+    /// Whether this kernel lacks the function of a newer kernel.
+    pub(crate) fn is_too_old(&self, f: &function::Program) -> bool {
+        f.newer && !f.functions.iter().any(|name| self.functions.contains(name))
+    }
+
     /// Function programs for this kernel, if it allows probing functions.
     pub(super) fn probed(&self) -> impl Iterator<Item = (&'static function::Program, function::Chosen)> {
         let fitting = FUNCTIONS.iter().filter(|f| self.fits_function(f));

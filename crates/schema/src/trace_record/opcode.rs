@@ -36,10 +36,11 @@ pub struct OpcodeRecord {
     pub more: u64,
     /// Zero-copy send notifications.
     pub notifications: u64,
-    /// Notifications whose send has IORING_SEND_ZC_REPORT_USAGE. Only these report whether the kernel copied the data.
+    /// Zero-copy notifications and received data known to be copied by the kernel or not. Notifications report it only
+    /// if the send has IORING_SEND_ZC_REPORT_USAGE.
     #[serde(default)]
     pub reporting: u64,
-    /// Notifications that report that data was copied.
+    /// Those of `reporting` whose data the kernel copied.
     #[serde(default)]
     pub copied: u64,
     /// Mean time from the submission of a zero-copy send to its notification. The kernel uses the buffer during this

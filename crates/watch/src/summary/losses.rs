@@ -2,9 +2,11 @@
 
 use crate::rings::SeenRing;
 use iotrail_answer::warnings::doubt::{self, Counts};
+use iotrail_probe::function::sees_receives_in_place;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::rings::{ContextKind, OpcodeCounts};
 use iotrail_schema::measurement::{Probe, Warning};
+use iotrail_schema::opcode::RECV_ZC;
 
 pub(super) fn probe(observed: &Observed) -> Probe {
     Probe {
@@ -34,9 +36,12 @@ pub(super) fn doubts(observed: &Observed, requests: u64, seen: &[&SeenRing]) -> 
     let of_posix = |f: fn(&OpcodeCounts) -> u64| posix().map(f).sum();
     warnings.extend(doubt::results_unreturned(of_posix(|o| o.requests), of_posix(|o| o.completions)));
     warnings.extend(doubt::submissions_unseen(observed.aio_unseen));
-    let of_rings =
-        observed.rings.iter().flat_map(|r| &r.opcodes).chain(observed.others.iter().flat_map(|o| &o.opcodes));
-    warnings.extend(doubt::zero_copy_received(of_rings.filter(|o| o.opcode == "recv_zc").map(|o| o.requests).sum()));
+    if !sees_receives_in_place(&observed.programs) {
+        let of_rings =
+            observed.rings.iter().flat_map(|r| &r.opcodes).chain(observed.others.iter().flat_map(|o| &o.opcodes));
+        let requests = of_rings.filter(|o| o.opcode == RECV_ZC).map(|o| o.requests).sum();
+        warnings.extend(doubt::zero_copy_received(requests));
+    }
     warnings
 }
 

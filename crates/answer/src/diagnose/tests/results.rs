@@ -43,6 +43,21 @@ fn the_failure_share_is_relative_to_requests_with_a_result() {
 }
 
 #[test]
+fn copied_receives_are_reported_apart_from_sends() {
+    let mut t = copied_zero_copy();
+    let sends = only(&t, "copied_zero_copy");
+    assert!(sends.text.contains("notifications (6.40 k of 6.40 k)"), "{}", sends.text);
+    let of_zero_copy = |o: &&mut OpcodeRecord| o.reporting > 0;
+    let o = t.total.opcodes.iter_mut().find(of_zero_copy).unwrap();
+    (o.opcode, o.completions, o.more, o.notifications) = ("recv_zc".into(), 6_401, 6_400, 0);
+    let receives = only(&t, "copied_zero_copy");
+    assert!(receives.text.contains("zero-copy receive completions (6.40 k of 6.40 k)"), "{}", receives.text);
+    assert!(receives.remedy.contains("IORING_REGISTER_ZCRX_IFQ"), "{}", receives.remedy);
+    t.total.opcodes.iter_mut().find(of_zero_copy).unwrap().copied = 3_000;
+    assert!(!codes(&t).iter().any(|code| code == "copied_zero_copy"));
+}
+
+#[test]
 fn overlapping_buffers_are_reported_with_the_first_two_reads() {
     let f = only(&overlapping_buffers(), "overlapping_buffers");
     assert!(

@@ -77,10 +77,11 @@ fn odd(op: &OpcodeRecord) -> Vec<String> {
         some(op.notifications, "notifications"),
         (op.reporting > 0).then(|| {
             let (copied, all) = (count(op.copied as f64), count(op.reporting as f64));
-            format!(
-                "{copied} of {all} that report zero-copy use were copied ({})",
-                percent(op.copied as f64 / op.reporting as f64)
-            )
+            let share = percent(op.copied as f64 / op.reporting as f64);
+            match op.opcode == opcode::RECV_ZC {
+                true => format!("{copied} of {all} with data were copied by the kernel ({share})"),
+                false => format!("{copied} of {all} that report zero-copy use were copied ({share})"),
+            }
         }),
         op.held_mean_ns.map(|ns| format!("buffers in use for {} each, until the notification", span(ns))),
         some(op.messages, "messages from other rings"),
