@@ -14,9 +14,12 @@ use crate::trial;
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 9] = [
         ("call_sites_are_reported_with_names_and_shares", with_frame_pointers),
         ("call_sites_are_named_and_missing_frame_pointers_reported", without_frame_pointers),
+        ("inlined_call_sites_of_cpp_are_reported_with_names_and_shares", cpp),
+        ("call_sites_of_rust_are_reported_with_names_and_shares", rust),
+        ("call_sites_of_go_are_reported_with_names_and_shares", go),
         ("a_stripped_program_is_reported_as_having_no_symbols", stripped),
         ("call_sites_are_reported_with_their_share_of_the_cpu_time", on_cpu),
         ("a_broken_budget_is_reported_with_the_call_site", budget),
@@ -33,9 +36,15 @@ fn place() -> Result<tempfile::TempDir, Failed> {
 }
 
 fn built(place: &Path, options: &[&str]) -> Result<PathBuf, Failed> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/callsites.c");
+    built_by("cc", place, options, "callsites.c")
+}
+
+fn built_by(compiler: &str, place: &Path, options: &[&str], source: &str) -> Result<PathBuf, Failed> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel").join(source);
     let program = place.join("sites");
-    let out = Command::new("cc").args(options).arg("-o").arg(&program).arg(source).output()?;
+    let mut command = Command::new(compiler);
+    command.args(options).arg("-o").arg(&program).arg(source);
+    let out = command.output().map_err(|e| format!("{compiler}: {e}"))?;
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     Ok(program)
 }
@@ -51,12 +60,19 @@ fn traced_with(program: &Path, arguments: &[&str]) -> Result<TraceRecord, Failed
     Ok(serde_json::from_slice(&out.stdout)?)
 }
 
+/// The last part of a C++, Rust or Go name: `store::Log<1>::submits()`, `sites::store::Ring::submits`,
+/// `main.(*Ring).submits`.
+fn own_name(function: &str) -> String {
+    let name = function.trim_end_matches("()");
+    name.rsplit([':', '.']).next().unwrap_or(name).to_owned()
+}
+
 /// Counts by call site, for one action with one system call or operation.
 fn at_sites(stacks: &Stacks, action: SiteAction, name: &str, of: fn(&SiteUse) -> u64) -> BTreeMap<String, u64> {
     let mut sites = BTreeMap::new();
     for stack in &stacks.stacks {
         let Some(site) = stack.site else { continue };
-        let function = stacks.frames[site as usize].function.clone().unwrap_or_else(|| "?".into());
+        let function = own_name(stacks.frames[site as usize].function.as_deref().unwrap_or("?"));
         let meant = stack.uses.iter().filter(|use_| use_.action == action && use_.name == name);
         let n: u64 = meant.map(of).sum();
         if n > 0 {
@@ -69,6 +85,10 @@ fn at_sites(stacks: &Stacks, action: SiteAction, name: &str, of: fn(&SiteUse) ->
 /// Three no-ops per read, and one sleep at each of two sites. The estimates' standard deviations are below 20 % of the
 /// counts.
 fn has_shares(stacks: &Stacks) {
+    has_shares_with(stacks, "clock_nanosleep");
+}
+
+fn has_shares_with(stacks: &Stacks, sleep: &str) {
     let submits = |name| at_sites(stacks, SiteAction::Submits, name, |of| of.count);
     let nops = submits("nop");
     let reads = submits("read");
@@ -80,7 +100,7 @@ fn has_shares(stacks: &Stacks) {
     let errors = at_sites(stacks, SiteAction::Submits, "read", |of| of.errors);
     assert_eq!(errors, reads, "each of these fails");
     assert!(at_sites(stacks, SiteAction::Submits, "nop", |of| of.errors).is_empty());
-    let sleeps = at_sites(stacks, SiteAction::Sleeps, "clock_nanosleep", |of| of.count);
+    let sleeps = at_sites(stacks, SiteAction::Sleeps, sleep, |of| of.count);
     assert_eq!(sleeps.keys().map(String::as_str).collect::<Vec<_>>(), ["blocks", "naps"], "{sleeps:?}");
     let ratio = sleeps["blocks"] as f64 / sleeps["naps"] as f64;
     assert!((0.4..2.5).contains(&ratio), "as often: {sleeps:?}");
@@ -114,6 +134,46 @@ fn without_frame_pointers() -> Result<(), Failed> {
     let stacks = traced(&program)?;
     has_shares(&stacks);
     assert!(gaps(&stacks, &program).contains(&StackGapCode::NoFramePointers), "{:?}", stacks.gaps);
+    Ok(())
+}
+
+fn cpp() -> Result<(), Failed> {
+    let place = place()?;
+    let program = built_by("c++", place.path(), &["-O2", "-g", "-fno-omit-frame-pointer"], "callsites.cc")?;
+    let stacks = traced(&program)?;
+    has_shares(&stacks);
+    assert!(gaps(&stacks, &program).is_empty(), "{:?}", stacks.gaps);
+    let site = stacks.frames.iter().find(|frame| frame.function.as_deref().is_some_and(|f| f.contains("submits")));
+    let site = site.ok_or("its frame")?;
+    assert!(site.inlined && site.function.as_deref() == Some("store::Log<1>::submits()"), "{site:?}");
+    assert!(site.file.as_deref().is_some_and(|file| file.ends_with("callsites.cc")), "{site:?}");
+    Ok(())
+}
+
+fn rust() -> Result<(), Failed> {
+    let place = place()?;
+    let options = ["--edition", "2024", "-O", "-g", "-C", "force-frame-pointers=yes"];
+    let program = built_by("rustc", place.path(), &options, "callsites.rs")?;
+    let stacks = traced(&program)?;
+    has_shares(&stacks);
+    assert!(gaps(&stacks, &program).is_empty(), "{:?}", stacks.gaps);
+    Ok(())
+}
+
+/// If Go is installed.
+fn go() -> Result<(), Failed> {
+    if Command::new("go").arg("version").output().is_err() {
+        return Ok(());
+    }
+    let place = place()?;
+    let program = place.path().join("sites");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/callsites.go");
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&program).arg(source).env("GOCACHE", place.path().join("cache"));
+    let out = build.output()?;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let stacks = traced(&program)?;
+    has_shares_with(&stacks, "nanosleep");
     Ok(())
 }
 

@@ -41,7 +41,7 @@ const FUNCTIONS: [&str; 27] = [
 pub(super) const WHOLE_FRAMES: usize = 32;
 
 /// Functions with which a thread starts.
-const FIRST: [&str; 12] = [
+const FIRST: [&str; 14] = [
     "_start",
     "main",
     "start_thread",
@@ -55,6 +55,8 @@ const FIRST: [&str; 12] = [
     "runtime.rt0_go",
     "runtime.mcall",
     "runtime.systemstack",
+    "runtime.morestack",
+    "runtime.clone",
 ];
 
 pub(super) fn is(module: Option<&str>, function: Option<&str>) -> bool {
