@@ -1,14 +1,14 @@
 #!/bin/sh
 # Whether saved budgets keep. Saves a budget of each program, traces the unchanged program RUNS times under it, and counts the failures, which should be 0.
 # Then traces batches.c PLANTED times with each planted change, and counts the runs that find it, which should be all. The programs are batches.c (a fixed
-# number of reads in batches of 16, and four fsyncs), fio, qemu-img, Node.js and a PostgreSQL server with a fixed number of transactions. A program
-# that is not installed is left out. Other work on the machine is no reason to stop: budgets should keep under it.
+# number of reads in batches of 16, and four fsyncs), fio, qemu-img, Node.js, and MariaDB and PostgreSQL servers with a fixed number of transactions. A
+# program that is not installed is left out. Other work on the machine is no reason to stop: budgets should keep under it.
 #
-# usage: [PROGRAMS="batches fio qemu node postgres"] budgets.sh [IOTRAIL] [RUNS] [PLANTED]
+# usage: [PROGRAMS="batches fio qemu node mariadb postgres"] budgets.sh [IOTRAIL] [RUNS] [PLANTED]
 set -eu
 iotrail=$(realpath "${1:-target/release/iotrail}")
 runs=${2:-200} planted=${3:-50}
-programs=${PROGRAMS:-batches fio qemu node postgres}
+programs=${PROGRAMS:-batches fio qemu node mariadb postgres}
 here=$(realpath "$(dirname "$0")")
 
 [ "$(id -u)" = 0 ] || { echo "budgets: skipped, the probes need root"; exit 0; }
@@ -19,6 +19,7 @@ chmod 755 "$dir"
 cd "$dir"
 cc -O2 -o batches "$here/batches.c" -luring
 dd if=/dev/zero of=data bs=1M count=256 status=none
+mariadbd=$(PATH=$PATH:/usr/sbin command -v mariadbd || true)
 pg=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1)
 
 postgres_data() {
@@ -38,12 +39,25 @@ SH
     $as "$pg/pg_ctl" -D "$dir/pg/data" -w -s -m smart stop
 }
 
+# A server that executes 300 transactions at its start, and stops.
+mariadb_data() {
+    mariadb-install-db --datadir="$dir/my" --user=root --auth-root-authentication-method=normal >/dev/null 2>&1
+    {
+        echo "drop database if exists b;"
+        echo "create database b;"
+        echo "create table b.t (id int primary key, v varchar(200)) engine=innodb;"
+        seq 300 | sed "s/.*/insert into b.t values (&, repeat('x', 200));/"
+        echo "shutdown;"
+    } >my.sql
+}
+
 command_of() { # program: its command; nothing if it is not installed
     case $1 in
     batches) echo "./batches data" ;;
     fio) command -v fio >/dev/null && echo "fio --name=j --filename=data --size=256m --rw=randread --bs=4k --ioengine=io_uring --direct=1 --iodepth=16 --io_size=64m --thread --output=/dev/null" ;;
     qemu) command -v qemu-img >/dev/null && echo "qemu-img bench -i io_uring -f raw -t none -c 20000 -d 16 data" ;;
     node) command -v node >/dev/null && echo "env UV_USE_IO_URING=1 node $here/reads.js data" ;;
+    mariadb) [ -n "$mariadbd" ] && mariadb_data && echo "$mariadbd --no-defaults --datadir=$dir/my --socket=$dir/my/socket --skip-networking --user=root --innodb-flush-method=O_DIRECT --init-file=$dir/my.sql" ;;
     postgres) [ -n "$pg" ] && postgres_data && echo "$as sh pg.sh" ;;
     esac || true
 }
