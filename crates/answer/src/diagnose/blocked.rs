@@ -290,6 +290,7 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
         })
         .collect();
     found.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.ns));
+    let behind = behind_sync(&found);
     // All shares have the same base: the time of all threads that were blocked in these calls.
     let tids: BTreeSet<u32> = found.iter().flat_map(|(_, sum)| sum.threads.iter().copied()).collect();
     let of_these = || t.own_threads().filter(|thread| tids.contains(&thread.tid));
@@ -321,11 +322,12 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     };
     let calls: Vec<String> = found.iter().take(NAMED).map(one).collect();
     let text = format!(
-        "synchronous calls blocked {} for {} of {} time: {}",
+        "synchronous calls blocked {} for {} of {} time: {}{}",
         largest.who(),
         percent(share),
         largest.either("its", "their"),
-        list(&calls)
+        list(&calls),
+        behind.as_deref().unwrap_or_default()
     );
     let largest_is_faults = found.first().is_some_and(|(name, _)| name.contains(' '));
     let syncs = found.iter().any(|(syscall, _)| is(syscall, Work::Syncs));
@@ -336,6 +338,9 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     let behind_writeback = found.first().filter(writes_locked).and_then(|_| workers::behind_writeback(t));
     let remedy = match (t.rings.is_empty(), synchronous::advice(t)) {
         (false, _) if behind_writeback.is_some() => behind_writeback.unwrap_or_default().into(),
+        (true, _) if largest_is_faults => FAULTS.into(),
+        _ if behind.is_some() => BEHIND_SYNC.into(),
+        (true, _) if found.first().is_some_and(|(name, _)| name == "sync" || name == "syncfs") => SYNC_ALL.into(),
         (true, Some(advice)) if syncs => format!("{advice}; sync once for several writes{}", grows(&found)),
         (true, Some(advice)) => advice,
         _ if largest_is_faults => "read this data through the ring instead of a mapping, since the thread submits nothing while it waits for a page; \
@@ -352,14 +357,47 @@ fn synchronous(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { bound: Some(Bound { of: BoundOf::ThreadTime, share }), remedy, ..f })
 }
 
+/// For a program without rings.
+const FAULTS: &str = "populate the mapping before its use, in another thread (madvise(2) with MADV_POPULATE_READ or MADV_WILLNEED), or read(2) the data. With \
+                      MADV_RANDOM the kernel reads a single page per fault: clear it (MADV_NORMAL) if the program accesses the pages in order";
+
+const SYNC_ALL: &str = "call fsync(2) or fdatasync(2) for each file that must be durable: sync(2) also writes the dirty pages of all other programs and file \
+                        systems, syncfs(2) those of one file system";
+
+const BEHIND_SYNC: &str = "collect the data in memory while the other thread syncs, and write it afterwards; or preallocate the file and write it with O_DIRECT; or \
+                           sync more often, so that each sync writes less";
+
+/// A thread's writes wait for pages or for the journal while another thread syncs them.
+fn behind_sync(found: &[(String, Blocked)]) -> Option<String> {
+    use Reason::*;
+    let is_sync = |name: &str| syscall::find(name).is_some_and(|call| call.work == Some(Work::Syncs));
+    let waits = |(reason, _): &(Option<Reason>, u64)| {
+        matches!(reason, Some(Writeback | JournalSpace | JournalCommit | RwSemaphore | PageIo))
+    };
+    let writes = |(name, sum): &&(String, Blocked)| {
+        let is_write = name.trim_start_matches('p').starts_with("write");
+        is_write && sum.weight() >= LITTLE_SYNCHRONOUS && sum.reasons.first().is_some_and(waits)
+    };
+    let (name, write) = found.iter().find(writes)?;
+    let (sync, other) = found.iter().find(|(name, sum)| is_sync(name) && sum.threads.is_disjoint(&write.threads))?;
+    Some(format!(
+        ". {}(2) waits for pages or the journal while thread {} ({}) writes them in {sync}(2)",
+        name.trim_end_matches("64"),
+        other.thread.1,
+        other.thread.0
+    ))
+}
+
 /// fsync(2) waited for metadata, which fdatasync(2) writes only if the file's size or blocks changed.
 fn grows(found: &[(String, Blocked)]) -> &'static str {
     let of_metadata = |reason: &Option<Reason>| {
         matches!(reason, Some(Reason::MetadataIo | Reason::JournalCommit | Reason::JournalSpace))
     };
-    match found.iter().any(|(name, sum)| name == "fsync" && sum.reasons.iter().any(|(reason, _)| of_metadata(reason))) {
+    let syncs = |name: &str| name == "fsync" || name == "fdatasync";
+    match found.iter().any(|(name, sum)| syncs(name) && sum.reasons.iter().any(|(reason, _)| of_metadata(reason))) {
         true => {
-            ". A file that grows writes its metadata each time: write the file in full length first, overwrite it, and use fdatasync(2)"
+            ". A file that grows writes its metadata each time: write the file in full length first, overwrite it, and use fdatasync(2). A journal commit of \
+             ext4 also writes the new data of other files"
         }
         false => "",
     }

@@ -122,8 +122,16 @@ fn timed_out(call: &CallRecord) -> Option<String> {
 }
 
 /// The remedy for a thread's wait, worded to follow the call's name. `None` if only the reason is known.
-fn instead(reason: &Reason) -> Option<&'static str> {
+fn instead(call: &str, reason: &Reason) -> Option<&'static str> {
     Some(match reason {
+        Reason::RwSemaphore if call.contains("write") => {
+            "the lock admits one write, truncate or fallocate of a file at a time, in a ring too. Give each thread its own file, let one thread write, or overwrite \
+             preallocated blocks with O_DIRECT, for which the lock is shared"
+        }
+        Reason::MmapLock => {
+            "another thread of the process maps or unmaps memory (mmap(2), munmap(2), mprotect(2)) or handles a page fault. Map memory once and reuse it (malloc: \
+             M_MMAP_THRESHOLD, M_TRIM_THRESHOLD), and populate it before its use (MAP_POPULATE)"
+        }
         Reason::FilePosition => {
             "use pread(2) and pwrite(2) with an offset, or open the file once per thread, which avoids the lock"
         }
@@ -132,7 +140,7 @@ fn instead(reason: &Reason) -> Option<&'static str> {
         Reason::PipeFull => {
             "write from another thread, or enlarge the pipe (F_SETPIPE_SZ): the reader is slower than the writer"
         }
-        Reason::FileLock => "release the lock sooner in the thread or process that holds it",
+        Reason::FileLock => "release the lock sooner in the thread or process that holds it (`lslocks`)",
         Reason::SocketSpace => {
             "its peer reads more slowly than this thread sends. Send fewer and larger messages, or let another thread send; with MSG_DONTWAIT the call \
              returns EAGAIN instead of waiting"
@@ -203,7 +211,7 @@ pub fn advice(t: &TraceRecord) -> Option<String> {
     let (mut gain, mut rest) = (Vec::new(), Vec::new());
     for (name, of) in calls.iter().filter(|(_, of)| of.ns() as f64 >= LEAST * wall_ns as f64).take(NAMED) {
         let call = format!("{}(2)", plain(name));
-        let better = of.mostly().and(of.reason()).and_then(|reason| Some((reason, instead(reason)?)));
+        let better = of.mostly().and(of.reason()).and_then(|reason| Some((reason, instead(name, reason)?)));
         if let Some((reason, instead)) = better {
             rest.push(format!("{call} waits for {}: {instead}", reason_name(reason)));
             continue;
