@@ -37,7 +37,7 @@ const fn call(name: &'static str, work: Option<Work>, wait: Option<Wait>) -> Cal
 
 /// System calls that set up, submit, wait, read, write, sync and poll.
 #[rustfmt::skip]
-pub const ALL: [Call; 77] = [
+pub const ALL: [Call; 80] = [
     call("io_uring_setup", None, None),
     call("io_uring_enter", Some(Submits), Some(Enter)),
     call("io_uring_register", None, None),
@@ -103,6 +103,7 @@ pub const ALL: [Call; 77] = [
     call("lseek", None, None),
     call("fadvise64", None, None),
     call("fcntl", None, None),
+    call("flock", None, None),
     call("futex", None, Some(Futex)),
     call("futex_wait", None, None),
     call("futex_waitv", None, None),
@@ -115,6 +116,8 @@ pub const ALL: [Call; 77] = [
     call("madvise", None, None),
     call("mlock", None, None),
     call("wait4", None, None),
+    call("clone", None, None),
+    call("clone3", None, None),
 ];
 
 pub fn find(name: &str) -> Option<&'static Call> {

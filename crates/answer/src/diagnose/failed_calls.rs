@@ -2,13 +2,13 @@
 
 use super::calls::{ENOUGH_CALLS, EPOLL_WAITS, cpu, cpu_share, of_name};
 use super::{Check, Matter, RULE, Rule};
-use iotrail_base::words::{count, percent};
+use iotrail_base::words::{count, percent, plural};
 use iotrail_schema::account::{Bound, BoundOf, CallRecord, Reason, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::TraceRecord;
 
 /// Calls that set up objects for later use.
-const SETUP: [&str; 11] = [
+const SETUP: [&str; 13] = [
     "io_uring_setup",
     "io_uring_register",
     "io_setup",
@@ -20,6 +20,8 @@ const SETUP: [&str; 11] = [
     "mlock",
     "bind",
     "listen",
+    "clone",
+    "clone3",
 ];
 
 /// Errors by which programs probe for kernel features.
@@ -52,6 +54,11 @@ fn refused(syscall: &str, errno: &str) -> (&'static str, &'static str) {
             "RLIMIT_NPROC or the cgroup's pids.max prevented the creation of the SQPOLL thread",
             "raise RLIMIT_NPROC or pids.max",
         ),
+        ("clone" | "clone3", "EAGAIN") => (
+            "RLIMIT_NPROC, the cgroup's pids.max or kernel.threads-max prevented the creation of a thread or process",
+            "raise RLIMIT_NPROC (`ulimit -u`, LimitNPROC= of the service) or pids.max (TasksMax=), or create fewer threads; check the result of \
+             pthread_create(3), because work that was meant for the thread is never done",
+        ),
         ("io_uring_setup" | "io_uring_register", "EINVAL") => (
             "this kernel does not support a flag, the flags are mutually exclusive, or a number is out of range",
             "request fewer flags (`iotrail check` lists the flags that this kernel supports), and at most 32768 entries or IORING_SETUP_CLAMP",
@@ -81,7 +88,9 @@ fn setup_failed(t: &TraceRecord) -> Vec<Finding> {
     failed.sort_by_key(|(.., n)| std::cmp::Reverse(*n));
     let one = |(c, errno, n): &(&CallRecord, &str, u64)| {
         let succeeded = c.judged().saturating_sub(c.failed());
-        let probes = PROBING.contains(errno) && (succeeded > 0 || c.syscall == "io_uring_register");
+        // glibc creates threads with clone(2) if a seccomp filter does not know clone3(2).
+        let probes = PROBING.contains(errno) && (succeeded > 0 || c.syscall == "io_uring_register")
+            || c.syscall == "clone3" && *errno == "ENOSYS";
         let (why, remedy) = refused(&c.syscall, errno);
         let text = format!(
             "{}(2) failed with {errno} in {} of {} calls: {why}",
@@ -158,24 +167,50 @@ fn submission_failed(t: &TraceRecord) -> Vec<Finding> {
 pub const CALLS_FAIL: Rule = Rule {
     code: "calls_fail",
     about: "at least 90 % (and at least 1,000) of the calls of one kind that read, write, accept or connect failed with the same \
-        errno. Or at least 1 % (and at least 20) failed with the errno of a limit. Or at least 10 % (and at least 100) of the accepts \
+        errno. Or at least 1 % (and at least 20) failed with the errno of a limit or of a wrong argument. Or at least 90 % (and at least 20) \
+        failed with EINTR. Or at least 10 % (and at least 100) of the accepts \
         failed with EAGAIN in several threads, each after one wait for events",
-    checks: &[Check::Trace(|t| calls_fail(t).or_else(|| limited(t)).or_else(|| herd(t)))],
+    checks: &[Check::Trace(|t| calls_fail(t).or_else(|| limited(t)).or_else(|| interrupted(t)).or_else(|| herd(t)))],
     ..RULE
 };
 
-const MOVES: [&str; 20] = [
-    "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "pwritev2", "recvfrom",
-    "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg", "accept", "accept4", "connect", "sendfile",
+const MOVES: [&str; 22] = [
+    "read",
+    "readv",
+    "pread64",
+    "preadv",
+    "preadv2",
+    "write",
+    "writev",
+    "pwrite64",
+    "pwritev",
+    "pwritev2",
+    "recvfrom",
+    "recvmsg",
+    "recvmmsg",
+    "sendto",
+    "sendmsg",
+    "sendmmsg",
+    "accept",
+    "accept4",
+    "connect",
+    "sendfile",
+    "splice",
+    "copy_file_range",
 ];
 
 const SYNCS: [&str; 6] = ["fsync", "fdatasync", "syncfs", "sync_file_range", "msync", "fallocate"];
 
-/// A read, a write or a sync failed with an errno other than EAGAIN and EINTR.
-pub(super) fn moving_failed(t: &TraceRecord) -> bool {
-    let failed = |c: &CallRecord| c.errors.keys().any(|errno| errno != "EAGAIN" && errno != "EINTR");
+/// Most frequent failure of reads, writes or syncs with an errno other than EAGAIN and EINTR.
+pub fn moving_failed(t: &TraceRecord) -> Option<String> {
     let moves = of_name(t, &MOVES).filter(|c| !c.syscall.starts_with("accept") && c.syscall != "connect");
-    moves.chain(of_name(t, &SYNCS)).any(failed)
+    let failed = moves.chain(of_name(t, &SYNCS)).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
+    let meant = failed.filter(|(_, errno, _)| *errno != "EAGAIN" && *errno != "EINTR");
+    let (c, errno, n) = meant.max_by_key(|(.., n)| *n)?;
+    Some(format!(
+        "{} failed with {errno}",
+        plural(n as usize, &format!("{}(2) call", c.syscall.trim_end_matches("64")))
+    ))
 }
 
 /// Below this share of the calls, failures are part of a loop that waits in epoll_wait(2).
@@ -186,6 +221,15 @@ fn calls_fail(t: &TraceRecord) -> Option<Finding> {
     let habits = failed.filter(|(c, _, n)| *n >= ENOUGH_CALLS && *n as f64 >= FAIL * c.judged() as f64);
     let (c, errno, n) = habits.max_by_key(|(.., n)| *n)?;
     let (why, remedy) = match errno.as_str() {
+        "EAGAIN" if ["splice", "sendfile"].contains(&c.syscall.as_str()) => (
+            "a descriptor is non-blocking (O_NONBLOCK, SPLICE_F_NONBLOCK), and no data was available, or the pipe or socket to write to was full",
+            "wait for the descriptor that is not ready: EPOLLIN of the source, or EPOLLOUT of a full pipe or socket. While the destination is full, the \
+             source stays readable and ends each epoll_wait(2)",
+        ),
+        "EAGAIN" if ["write", "pwrite", "send"].iter().any(|name| c.syscall.starts_with(name)) => (
+            "the pipe or the socket's send buffer was full, and the descriptor is non-blocking (O_NONBLOCK)",
+            "wait for EPOLLOUT (epoll_wait(2), poll(2)) before you write the rest, or submit the operation to a ring, which waits for it",
+        ),
         "EAGAIN" => (
             "no data was available, and the descriptor is non-blocking (O_NONBLOCK)",
             "wait for readiness first (epoll_wait(2), poll(2)), or submit the operation to a ring, which waits for it",
@@ -222,6 +266,20 @@ fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
             "hold the lock for a shorter time there (shorter transactions, no sleeps or network calls within them); or wait with F_SETLKW instead of sleeping \
              and trying again",
         ),
+        ("flock", "EAGAIN") => (
+            "another process, or another descriptor of this process, holds the lock (LOCK_NB)",
+            "hold the lock for a shorter time there; or wait without LOCK_NB instead of sleeping and trying again",
+        ),
+        (_, "EINVAL") if is_plain(syscall) => (
+            "with O_DIRECT, the buffer's address, the offset and the length must be multiples of the device's logical block size (often 512 or 4096 bytes); \
+             otherwise the file does not support the call",
+            "align them (posix_memalign(3); statx(2) with STATX_DIOALIGN reports the required alignment), or open the file without O_DIRECT",
+        ),
+        (_, "EIO") => ("the device or the file system reported an error", "check the kernel log (`dmesg`)"),
+        (_, "EBADF") if syscall != "fcntl" => (
+            "the descriptor is not open, or not open for this operation",
+            "use no descriptor after close(2), and set it to -1 there: another file may get its number",
+        ),
         (_, "EFBIG") => (
             "the file would exceed RLIMIT_FSIZE or the file system's maximum file size",
             "raise RLIMIT_FSIZE (`ulimit -f`)",
@@ -232,11 +290,16 @@ fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
+/// Reads or writes bytes of any file.
+fn is_plain(syscall: &str) -> bool {
+    MOVES.iter().take_while(|name| **name != "recvfrom").any(|name| *name == syscall)
+}
+
 /// Minimum share of the calls for errors due to a limit to be more than single events.
 const LIMITED: f64 = 0.01;
 
 fn limited(t: &TraceRecord) -> Option<Finding> {
-    let calls = of_name(t, &MOVES).chain(of_name(t, &["fcntl"]));
+    let calls = of_name(t, &MOVES).chain(of_name(t, &SYNCS)).chain(of_name(t, &["fcntl", "flock"]));
     let failed = calls.flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
     let of_limits = failed.filter_map(|(c, errno, n)| Some((c, errno, n, limit(&c.syscall, errno)?)));
     let meant = of_limits.filter(|(c, _, n, _)| *n >= super::ENOUGH_EVENTS && *n as f64 >= LIMITED * c.judged() as f64);
@@ -248,7 +311,29 @@ fn limited(t: &TraceRecord) -> Option<Finding> {
         c.syscall.trim_end_matches("64")
     );
     let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.judged() as f64)]);
-    Some(Finding { remedy: remedy.into(), bound: slept(t).filter(|_| c.syscall == "fcntl"), ..f })
+    Some(Finding { remedy: remedy.into(), bound: slept(t).filter(|_| c.syscall.starts_with('f')), ..f })
+}
+
+/// Signals end the calls before they are done, and the program repeats them from the beginning.
+fn interrupted(t: &TraceRecord) -> Option<Finding> {
+    let of = |c: &CallRecord| c.errors.get("EINTR").copied().unwrap_or(0);
+    let c = of_name(t, &SYNCS).max_by_key(|c| of(c)).filter(|c| of(c) as f64 >= FAIL * c.judged() as f64)?;
+    let n = of(c);
+    if n < super::ENOUGH_EVENTS {
+        return None;
+    }
+    let text = format!(
+        "{} of {} {}(2) calls failed with EINTR: a signal arrived before the call was done",
+        count(n as f64),
+        count(c.judged() as f64),
+        c.syscall.trim_end_matches("64")
+    );
+    let remedy = "block the signal in this thread while it makes the call (pthread_sigmask(3)), stop the periodic timer (setitimer(2), timer_create(2)), or \
+                  make several smaller calls, which are done before the next signal: the program repeats the interrupted call from its beginning";
+    let is_in_it = |row: &ThreadRow| row.syscall.as_ref() == Some(&c.syscall);
+    let bound = super::most_of_wall(t, is_in_it).map(|share| Bound { of: BoundOf::ThreadTime, share });
+    let f = CALLS_FAIL.finding(Severity::Warning, text, &[("failed", n as f64), ("calls", c.judged() as f64)]);
+    Some(Finding { remedy: remedy.into(), bound, ..f })
 }
 
 /// The thread that sleeps most: at most this much is until it tries again.

@@ -78,6 +78,10 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
                     .into(),
             );
         }
+        "EAGAIN" if is(opcode, SPLICES) => (
+            "the pipe or socket is full or empty and non-blocking (O_NONBLOCK), and io_uring does not wait for its readiness in this operation",
+            "submit IORING_OP_POLL_ADD for the descriptor (POLLOUT, POLLIN) before you repeat the operation, or clear O_NONBLOCK",
+        ),
         "EAGAIN" => (
             "with MSG_DONTWAIT, or with O_NONBLOCK on the descriptor, the request fails at once if no data is available",
             "submit the request without MSG_DONTWAIT on a blocking descriptor, so that the ring waits for readiness; or use one multishot receive or \
@@ -86,6 +90,10 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
         "EINVAL" if is(opcode, READS) && opcode.starts_with("recv") => (
             "a field or a flag of the request is invalid, or a multishot receive (IORING_RECV_MULTISHOT) has no provided buffers",
             "for a multishot receive, set IOSQE_BUFFER_SELECT, a buffer group and a length of 0; or submit one receive per message",
+        ),
+        "EINVAL" if t.rings.iter().any(|r| has(&r.flags, "iopoll")) => (
+            "a ring with IORING_SETUP_IOPOLL accepts only reads, writes and passthrough commands of devices that poll",
+            "submit other operations to a second ring without IORING_SETUP_IOPOLL, or make the system call",
         ),
         "EINVAL" => (
             "a field or a flag of the request is invalid, or this kernel does not support the operation or flag",
@@ -292,7 +300,7 @@ pub fn unexpected(t: &TraceRecord) -> u64 {
 
 pub const REQUESTS_FAIL: Rule = Rule {
     code: "requests_fail",
-    about: "at least half of the requests of one operation (of at least 100) failed with the same errno, and no other finding reports that errno. \
+    about: "at least half of the requests of one operation (of at least 100), or all (of at least 20), failed with the same errno, and no other finding reports that errno. \
             ENOENT of cancels counts if at least 90 % of them failed with it. EPIPE and ECONNRESET count for requests that move data; ECANCELED \
             counts for these if short requests or expired timeouts ended their chains and the program cancels no requests",
     rests_on: RestsOn::Completions,
@@ -308,7 +316,8 @@ fn requests_fail(t: &TraceRecord) -> Option<Finding> {
     let failed = t.total.opcodes.iter().flat_map(|o| of(&o).into_iter().map(move |(name, n)| (o, name, n)));
     let dominant = failed.filter(|(o, name, n)| {
         let outcomes = o.judged();
-        let is_most = outcomes >= ENOUGH && *n as f64 >= MOST * outcomes as f64;
+        let enough = if *n == outcomes { ENOUGH_EVENTS } else { ENOUGH };
+        let is_most = outcomes >= enough && *n as f64 >= MOST * outcomes as f64;
         let is_odd = !is_answer(&o.opcode, name) || is_odd_if_most(t, o, name, *n);
         is_most && !is_told(o, name) && !is_explained(t, o, name) && is_odd
     });

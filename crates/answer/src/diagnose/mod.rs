@@ -35,6 +35,7 @@ use std::cmp::Reverse;
 
 use crate::callsites;
 pub use cpu::WAITING_FOR_CPU;
+pub use failed_calls::moving_failed as failed_call;
 pub use failures::unexpected as unexpected_errors;
 use iotrail_base::words::so_many;
 use iotrail_schema::account::{Bound, BoundOf, Mode, RequestStage, ThreadAccount, ThreadRow, ThreadState};
@@ -254,7 +255,7 @@ pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {
 
 /// The condition of `--fail-on`: a single error suffices, regardless of its cost.
 pub fn is_present(t: &TraceRecord, code: &str) -> bool {
-    let failed = || t.total.errors > 0 || failed_calls::moving_failed(t);
+    let failed = || t.total.errors > 0 || failed_calls::moving_failed(t).is_some();
     t.findings.iter().any(|f| f.code == code) || code == failures::ERRORS.code && failed()
 }
 

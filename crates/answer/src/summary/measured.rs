@@ -2,7 +2,7 @@
 //! that there is nothing to fix.
 
 use crate::callsites;
-use crate::diagnose::{WAITING_FOR_CPU, WORTH_A_CHANGE, findings_of, synchronous, unexpected_errors};
+use crate::diagnose::{WAITING_FOR_CPU, WORTH_A_CHANGE, failed_call, findings_of, synchronous, unexpected_errors};
 use crate::per_io;
 use crate::traced::Scope;
 use crate::unit::Unit;
@@ -87,8 +87,12 @@ fn ended(status: i32) -> (String, Option<&'static str>) {
         ),
         7 => (
             "SIGBUS",
-            "it accessed a mapping beyond the end of its file, or a page that could not be read",
-            Some("do not truncate a file that is mapped; check the kernel log (`dmesg`) for I/O errors"),
+            "it accessed a mapping beyond the end of its file, or the file system is full (`df`; tmpfs and /dev/shm have a size limit), or a page could not \
+             be read",
+            Some(
+                "allocate a mapped file with posix_fallocate(3) instead of ftruncate(2), which reserves no space; do not truncate a file that is mapped; \
+                 check the kernel log (`dmesg`) for I/O errors",
+            ),
         ),
         9 => (
             "SIGKILL",
@@ -104,6 +108,7 @@ fn ended(status: i32) -> (String, Option<&'static str>) {
 fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     let failed = matches!(t.subject, Subject::Command { exit_status: Some(1..), .. });
     let errors = unexpected_errors(t);
+    let call = failed_call(t);
     let unexplained = t.account.as_ref().and_then(unexplained);
     let waits = |row: &ThreadRow| matches!(row.state, ThreadState::Runnable | ThreadState::Throttled);
     let starved = t.account.as_ref().and_then(|account| share_of(account, waits)).unwrap_or(0.0);
@@ -117,6 +122,7 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
             format!("the threads spent {} of their time waiting for a CPU", percent(starved))
         }
         _ if errors > 0 => format!("{} failed", plural(errors as usize, "request")),
+        _ if call.is_some() => call.unwrap_or_default(),
         _ => match t.account.as_ref().and_then(|account| account.requests.as_ref()) {
             Some(requests) if requests.latency_sum_ns > 0 => of_requests(requests, waits_for(t)),
             _ => of_stages(t, sampled),
