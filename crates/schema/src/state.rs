@@ -36,6 +36,10 @@ pub struct StateRecord {
     /// The memory limit of its cgroups that evicted most pages of files; omitted: none was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryLimit>,
+    /// The longest wait of at least 1 s for a file lock, a full pipe or a full send buffer; omitted: none. Or the wait of
+    /// all threads in futex(2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck: Option<StuckWait>,
     /// Before the probes were loaded; null: the trace started a command, or not read.
     pub start: Option<Moment>,
     /// At the end; null: no process remained, or not read.
@@ -215,6 +219,40 @@ pub struct MemoryLimit {
     pub reached: u64,
     /// Bytes of files that were read again after the cgroup had evicted them.
     pub refaulted_bytes: u64,
+}
+
+/// A thread that is blocked by a file lock, a full pipe or a full send buffer, or in futex(2) like all others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StuckWait {
+    /// Thread ID.
+    pub tid: u32,
+    /// Process ID.
+    pub tgid: u32,
+    /// Name.
+    pub comm: String,
+    /// Its system call.
+    pub syscall: String,
+    /// The descriptor of the call; null: none.
+    pub fd: Option<u32>,
+    /// `file_lock`, `pipe_full`, `socket_space` or `futex`.
+    pub reason: Reason,
+    /// Time since it went to sleep.
+    pub for_ns: u64,
+    /// Number of threads blocked for this reason for at least 1 s each; with `futex`, all threads.
+    pub threads: u64,
+    /// The process that holds the lock, or a traced process that can read the pipe; null: not found.
+    pub by: Option<Other>,
+}
+
+/// A process that can end a wait.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Other {
+    /// Process ID.
+    pub tgid: u32,
+    /// Name.
+    pub comm: String,
+    /// System call in which its thread has been asleep longest; null: not traced, or it runs.
+    pub syscall: Option<String>,
 }
 
 /// Threads and rings at one point in time.

@@ -30,6 +30,7 @@ pub fn calm() -> StateRecord {
         faults: 0,
         cgroup: Some(CgroupState { throttled: 0, most_bios: 0, quota_ns: 0 }),
         memory: None,
+        stuck: None,
         start: None,
         end: None,
     }

@@ -6,7 +6,9 @@ use iotrail_base::words::{bytes, count, plural, span};
 use iotrail_schema::account::{Bound, BoundOf, Reason, RequestStage, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::setup_flag;
-use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow, Unread, UnreadSocket};
+use iotrail_schema::state::{
+    ArmedRequests, Moment, Other, RingNow, RingState, StateRecord, StuckWait, ThreadNow, Unread, UnreadSocket,
+};
 use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
 
 /// Below this share of the samples, a state is transient.
@@ -113,10 +115,10 @@ pub(super) const DISTANT_TIMEOUT: Rule = Rule {
 pub(super) const NO_PROGRESS: Rule = Rule {
     code: "no_progress",
     about: "no completion was posted, and a program with a ring is still running. Or, at the end of the trace, threads had waited \
-        for completions for at least 1 s with no request in flight",
+        for completions for at least 1 s with no request in flight. Or a thread was blocked for at least 1 s by a file lock, a full pipe or a full send buffer. Or all threads were in futex(2) without a timeout for at least 1 s",
     advice: "ignore this if the program is idle; otherwise use IORING_OP_LINK_TIMEOUT or IORING_OP_ASYNC_CANCEL to end requests whose peer does not \
              answer",
-    checks: &[Check::Trace(|t| starved(t).or_else(|| starved_aio(t)).or_else(|| no_progress(t)))],
+    checks: &[Check::Trace(|t| stuck(t).or_else(|| starved(t)).or_else(|| starved_aio(t)).or_else(|| no_progress(t)))],
     ..RULE
 };
 
@@ -456,6 +458,87 @@ fn no_progress(t: &TraceRecord) -> Option<Finding> {
     Some(NO_PROGRESS.finding(Severity::Warning, text, &evidence))
 }
 
+/// No thread is left to wake the others.
+fn deadlock(t: &TraceRecord, of: &StuckWait) -> Finding {
+    let who = match of.threads {
+        1 => format!("the only thread ({}, {})", of.tid, of.comm),
+        n => format!("all {} threads (thread {}, {}, …)", count(n as f64), of.tid, of.comm),
+    };
+    let text = format!(
+        "{who} waited in futex(2) without a timeout for {}: no thread was left to wake them",
+        span(of.for_ns as f64)
+    );
+    let remedy = "check which thread should release the lock, signal the condition or run the queued work: two locks taken in opposite orders, a lock taken twice, \
+                  a thread that was not created, or a pool whose threads all wait for work that is queued behind them. A debugger shows the \
+                  stacks (`gdb -p PID -batch -ex 'thread apply all bt'`)";
+    let evidence = [("for_ns", of.for_ns as f64), ("threads", of.threads as f64)];
+    let f = Finding { remedy: remedy.into(), ..NO_PROGRESS.finding(Severity::Warning, text, &evidence) };
+    bound(f, BoundOf::ThreadTime, (of.for_ns as f64 / t.total.elapsed_ns.max(1) as f64).min(1.0))
+}
+
+/// A thread waits for a lock that is not released, or for the reader of its pipe.
+fn stuck(t: &TraceRecord) -> Option<Finding> {
+    let of = t.state.as_ref()?.stuck.as_ref()?;
+    if of.reason == Reason::Futex {
+        return Some(deadlock(t, of));
+    }
+    let is_lock = of.reason == Reason::FileLock;
+    let is_socket = of.reason == Reason::SocketSpace;
+    let by_itself = of.by.as_ref().is_some_and(|by| by.tgid == of.tgid);
+    let sleeps = |by: &Other| by.syscall.as_ref().map(|call| format!(", which is in {call}(2)")).unwrap_or_default();
+    let who = match &of.by {
+        Some(_) if by_itself && is_lock => "this process holds the lock itself, through another descriptor".into(),
+        Some(by) if is_lock => {
+            let sleeps = if sleeps(by).is_empty() { String::new() } else { format!("{},", sleeps(by)) };
+            format!("process {} ({}){sleeps} holds the lock", by.tgid, by.comm)
+        }
+        Some(by) => {
+            format!("the pipe is full, and its reader, process {} ({}){}, does not read", by.tgid, by.comm, sleeps(by))
+        }
+        None if is_lock => "another process or descriptor holds the lock".into(),
+        None if is_socket => "its send buffer is full, and the peer does not read".into(),
+        None => "the pipe is full, and its reader does not read".into(),
+    };
+    let more = match of.threads {
+        0 | 1 => String::new(),
+        n => format!(", like {}", plural(n as usize - 1, "other thread")),
+    };
+    let text = format!(
+        "thread {} ({}) was blocked in {}(2) on descriptor {} for {}{more}: {who}",
+        of.tid,
+        of.comm,
+        of.syscall,
+        of.fd.unwrap_or_default(),
+        span(of.for_ns as f64)
+    );
+    let waits_for_exit =
+        of.by.as_ref().and_then(|by| by.syscall.as_deref()).is_some_and(|call| call.starts_with("wait"));
+    let remedy = match (is_lock, by_itself || waits_for_exit) {
+        (true, true) => {
+            "release the lock in a thread that does not wait for it or behind it: a lock of flock(2) belongs to the open file, so that each open(2) needs its \
+             own lock, and close(2) of its last descriptor releases it; or use LOCK_NB, and try again"
+        }
+        (true, false) => {
+            "release the lock there, or end that process (`lslocks` lists locks); use LOCK_NB or F_SETLK with a limit on the retries, so that a lock that is not \
+             released is reported"
+        }
+        (false, true) => {
+            "read the pipe until its end before you wait for the exit of its writer (wait4(2)): a pipe holds 64 KiB, and then blocks the writer"
+        }
+        (false, false) if is_socket => {
+            "read the socket in the peer; with EPOLLET, until the read itself returns EAGAIN (splice(2) also returns EAGAIN if its pipe is full). Send with \
+             MSG_DONTWAIT or SO_SNDTIMEO if the peer may stop reading"
+        }
+        (false, false) => {
+            "read the pipe in the other process, or close its end there; if the reader is only slow, write from another thread or with O_NONBLOCK"
+        }
+    };
+    let evidence = [("for_ns", of.for_ns as f64), ("threads", of.threads as f64)];
+    let f = Finding { remedy: remedy.into(), ..NO_PROGRESS.finding(Severity::Warning, text, &evidence) };
+    let share = of.for_ns as f64 / t.total.elapsed_ns.max(1) as f64;
+    Some(bound(f, BoundOf::ThreadTime, share.min(1.0)))
+}
+
 /// A shorter wait may be for a thread that is about to submit.
 const STARVED_NS: u64 = 1_000_000_000;
 
@@ -512,7 +595,8 @@ const SKIPPED: &str = "do not set IOSQE_CQE_SKIP_SUCCESS on requests whose compl
                        if it fails";
 
 const NOT_SUBMITTED: &str = "wait for no more completions than the number of submitted requests, which io_uring_submit returns; if io_uring_get_sqe \
-                             returns NULL, the SQ is full: prepare the request again after io_uring_submit";
+                             returns NULL, the SQ is full: prepare the request again after io_uring_submit. If a wait for one request reaps the \
+                             completions of others, record their results before the next wait";
 
 /// The same for io_getevents(2): the call did not return although all requests of the contexts had completed.
 fn starved_aio(t: &TraceRecord) -> Option<Finding> {

@@ -2,6 +2,7 @@
 
 mod limits;
 mod queues;
+mod stuck;
 pub(crate) mod sums;
 
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::namespace::Numbers;
 use iotrail_probe::snapshot::{Reader, Reading, Ring, Snapshot};
 use iotrail_schema::account::RequestAccount;
-use iotrail_schema::state::{Moment, StateRecord};
+use iotrail_schema::state::{Moment, StateRecord, StuckWait};
 use iotrail_stats::random::Random;
 use limits::Limits;
 use queues::Queues;
@@ -42,6 +43,8 @@ pub struct State {
     sums: Sums,
     queues: Queues,
     limits: Limits,
+    /// The longest one so far.
+    stuck: Option<StuckWait>,
     /// Some processes were not read.
     is_partial: bool,
     random: Random,
@@ -61,6 +64,7 @@ impl State {
             sums: Sums::default(),
             queues: Queues::default(),
             limits: Limits::default(),
+            stuck: None,
             is_partial: false,
             random: Random::new(std::process::id().into()),
             start: None,
@@ -101,6 +105,8 @@ impl State {
         if is_deep {
             let numbers = now.processes.iter().filter_map(|p| self.numbers.here(p.tgid));
             numbers.for_each(|number| self.limits.meet(number));
+            let longest = self.stuck.as_ref().map_or(0, |of| of.for_ns);
+            self.stuck = stuck::of(&now, &self.numbers).filter(|of| of.for_ns > longest).or(self.stuck.take());
         }
         self.sums.take(&now);
         if !now.threads.is_empty() {
@@ -120,7 +126,11 @@ impl State {
             self.sums.take(&now);
         }
         self.reader.as_ref()?;
-        Some(StateRecord { memory: self.limits.record(), ..self.sums.record(self.start.take(), runs) })
+        Some(StateRecord {
+            memory: self.limits.record(),
+            stuck: self.stuck.take(),
+            ..self.sums.record(self.start.take(), runs)
+        })
     }
 
     /// Adds the time in the rings' queues to the account of requests.

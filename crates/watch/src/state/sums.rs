@@ -418,6 +418,7 @@ impl Sums {
                 + self.faults_of_exited,
             cgroup: self.cgroup.map(|sum| CgroupState { quota_ns, ..sum }),
             memory: None,
+            stuck: None,
             start,
             end: if with_end { self.moment() } else { None },
         }

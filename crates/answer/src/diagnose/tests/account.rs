@@ -7,7 +7,7 @@ use iotrail_schema::account::{
     ThreadState, WaitEnds, WokenBy,
 };
 use iotrail_schema::runnable::HadCpu;
-use iotrail_schema::state::StateRecord;
+use iotrail_schema::state::{Other, StateRecord, StuckWait};
 use iotrail_schema::trace_record::{ContextRecord, EndedRequest, FileRequests, RegisterCalls};
 use iotrail_testing::state;
 
@@ -888,4 +888,81 @@ fn polls_of_a_permanently_ready_descriptor_are_reported_as_spinning() {
     assert!(spins("poll_add", None).unwrap().contains("the descriptor was ready every time"));
     assert!(spins("timeout", Some("ETIME")).unwrap().contains("each expired 440 ns after submission"));
     assert_eq!(spins("read", None), None);
+}
+
+#[test]
+fn failed_calls_on_files_and_pipes_are_reported_with_their_cause() {
+    let of = |name: &str, n: u64, errno: &str, failed: u64| {
+        let f = only(&with_calls(vec![call(name, n, &[(errno, failed)])]), "calls_fail");
+        format!("{}; {}", f.text, f.remedy)
+    };
+    for (text, named) in [
+        (of("fallocate", 800, "EINTR", 799), "799 of 800 fallocate(2) calls failed with EINTR: a signal arrived"),
+        (of("pread64", 500, "EINVAL", 500), "500 of 500 pread(2) calls failed with EINVAL: with O_DIRECT"),
+        (of("splice", 40_000, "EAGAIN", 39_000), "EPOLLOUT of a full pipe"),
+        (of("write", 40_000, "EAGAIN", 39_000), "the socket's send buffer was full"),
+        (of("flock", 100, "EAGAIN", 90), "another descriptor of this process, holds the lock"),
+    ] {
+        assert!(text.contains(named), "{text}");
+    }
+    for (name, errno, failed) in [("read", "EINTR", 60), ("fcntl", "EBADF", 100), ("recvfrom", "EINVAL", 100)] {
+        assert_eq!(codes(&with_calls(vec![call(name, 100, &[(errno, failed)])])), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_thread_that_was_not_created_is_a_failed_set_up() {
+    let f = only(&with_calls(vec![call("clone3", 3, &[("EAGAIN", 1)])]), "setup_failed");
+    assert!(f.warns() && f.text.contains("RLIMIT_NPROC") && f.remedy.contains("pthread_create(3)"), "{f:?}");
+    let unknown = with_calls(vec![call("clone3", 1, &[("ENOSYS", 1)]), call("clone", 1, &[])]);
+    assert!(!only(&unknown, "setup_failed").warns(), "a seccomp filter denies clone3(2), and clone(2) succeeds");
+}
+
+#[test]
+fn writes_that_wait_for_another_threads_sync_are_reported_with_it() {
+    let write =
+        vec![blocked("write", Reason::Writeback, 300_000_000), row(ThreadState::Running, None, None, 700_000_000)];
+    let sync = vec![blocked("fdatasync", Reason::Writeback, 1_000_000_000)];
+    let t = with_threads(vec![thread(1, Role::Thread, write.clone()), thread(2, Role::Thread, sync.clone())]);
+    let f = only(&t, "synchronous_calls");
+    assert!(f.text.ends_with("while thread 2 (db) writes them in fdatasync(2)"), "{}", f.text);
+    assert!(f.remedy.starts_with("collect the data in memory while the other thread syncs"), "{}", f.remedy);
+    let alone = with_threads(vec![thread(1, Role::Thread, [write, sync].concat())]);
+    assert!(!only(&alone, "synchronous_calls").text.contains("while thread"));
+}
+
+#[test]
+fn a_long_wait_for_a_lock_or_a_reader_names_the_process_that_can_end_it() {
+    let with = |reason: Reason, syscall: &str, tgid: u32, other: &str| {
+        let by = Other { tgid, comm: "db".into(), syscall: Some(other.into()) };
+        let (syscall, comm) = (syscall.into(), "db".into());
+        let of = StuckWait {
+            tid: 8,
+            tgid: 7,
+            comm,
+            syscall,
+            fd: Some(4),
+            reason,
+            for_ns: 3_400_000_000,
+            threads: 4,
+            by: Some(by),
+        };
+        let mut t = clean();
+        t.state = Some(StateRecord { stuck: Some(of), ..state::calm() });
+        only(&t, "no_progress")
+    };
+    let f = with(Reason::FileLock, "flock", 7, "futex");
+    let text = "thread 8 (db) was blocked in flock(2) on descriptor 4 for 3.40 s, like 3 other threads: this process holds the lock itself";
+    assert!(f.text.starts_with(text) && f.remedy.contains("LOCK_NB"), "{f:?}");
+    let f = with(Reason::FileLock, "fcntl", 9, "futex");
+    assert!(f.text.ends_with("process 9 (db), which is in futex(2), holds the lock"), "{}", f.text);
+    let f = with(Reason::Futex, "futex", 9, "futex");
+    assert!(
+        f.text.starts_with("all 4 threads (thread 8, db, …) waited in futex(2) without a timeout for 3.40 s"),
+        "{}",
+        f.text
+    );
+    let f = with(Reason::PipeFull, "write", 9, "wait4");
+    assert!(f.text.contains("its reader, process 9 (db), which is in wait4(2), does not read"), "{}", f.text);
+    assert!(f.remedy.starts_with("read the pipe until its end before you wait for the exit"), "{}", f.remedy);
 }
