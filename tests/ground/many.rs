@@ -92,6 +92,15 @@ pub const SCENARIOS: &[Scenario] = &[
         count: 50,
         run: killed_in_flight,
     },
+    Scenario {
+        name: "closed_in_flight",
+        about: "three rings, the last with DEFER_TASKRUN, each closed while count reads of an empty pipe are in flight, after 10 no-ops; it ends once the \
+                kernel has ended the reads",
+        finding: None,
+        allowed: &[],
+        count: 50,
+        run: closed_in_flight,
+    },
 ];
 
 /// Forks a child that only runs `work`.
@@ -282,6 +291,40 @@ fn unwaited_children(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
+/// Keeps `count` reads of a pipe in flight, which never complete.
+fn reads(ring: &mut IoUring, pipe: &impl AsRawFd, buffer: &mut [u8; 8], count: u32) -> Result<()> {
+    for _ in 0..count {
+        let read = opcode::Read::new(types::Fd(pipe.as_raw_fd()), buffer.as_mut_ptr(), 8).build();
+        // SAFETY: no data arrives in the pipe, so the kernel writes nothing to the buffer.
+        unsafe { ring.submission().push(&read) }.context("the submission ring has room")?;
+    }
+    ring.submit()?;
+    Ok(())
+}
+
+fn closed_in_flight(run: &mut Run) -> Result<()> {
+    run.start()?;
+    let mut buffer = [0u8; 8];
+    for is_deferred in [false, false, true] {
+        let (reader, writer) = crate::network::pipe()?;
+        let mut builder = IoUring::builder();
+        if is_deferred {
+            builder.setup_single_issuer().setup_defer_taskrun();
+        }
+        let mut ring = builder.build(run.count.next_power_of_two())?;
+        nops(&mut ring, 10)?;
+        reads(&mut ring, &reader, &mut buffer, run.count)?;
+        drop(ring);
+        drop(reader);
+        // The pipe has no reader once the last read has ended.
+        let mut broken = libc::pollfd { fd: writer.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one live entry.
+        let ready = unsafe { libc::poll(&raw mut broken, 1, 2_000) };
+        ensure!(ready == 1 && broken.revents & libc::POLLERR != 0, "the kernel has ended the reads: {ready}");
+    }
+    Ok(())
+}
+
 fn killed_in_flight(run: &mut Run) -> Result<()> {
     let (reader, writer) = crate::network::pipe()?;
     let (mut told, tell) = std::io::pipe()?;
@@ -290,13 +333,7 @@ fn killed_in_flight(run: &mut Run) -> Result<()> {
     let pid = child(|| {
         let mut ring = IoUring::new(count.next_power_of_two())?;
         nops(&mut ring, 10)?;
-        let mut buffer = [0u8; 8];
-        for _ in 0..count {
-            let read = opcode::Read::new(types::Fd(reader.as_raw_fd()), buffer.as_mut_ptr(), 8).build();
-            // SAFETY: the buffer outlives the process's requests, which never complete.
-            unsafe { ring.submission().push(&read) }.context("the submission ring has room")?;
-        }
-        ring.submit()?;
+        reads(&mut ring, &reader, &mut [0u8; 8], count)?;
         (&tell).write_all(&[1])?;
         loop {
             std::thread::park();

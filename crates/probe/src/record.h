@@ -682,6 +682,7 @@ enum trail_mark {
 	TRAIL_THROTTLED = 2, /* blk-throttle delayed its first bio, and a kernel thread queued it */
 	TRAIL_WAITS_FOR_PAGE = 16, /* a buffered read that found its page under read I/O */
 	TRAIL_PARTLY_OBSERVED = 8, /* the block programs were attached for only part of its life */
+	TRAIL_RING_CLOSED = 32,	   /* BY_TEARDOWN, and its thread was not exiting */
 };
 
 /* One request, from submission to delivery path. Timestamps are CLOCK_MONOTONIC; 0: not observed. */

@@ -328,6 +328,8 @@ pub struct OpenCounts {
     pub estimated: u64,
     /// Requests among them that have posted completions (multishot).
     pub multishot: u64,
+    /// Requests among them that the kernel cancelled because the program closed their ring.
+    pub closed: u64,
     /// Age of the oldest one.
     pub oldest_ns: u64,
     /// User data of the oldest one.

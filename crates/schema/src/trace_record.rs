@@ -265,6 +265,10 @@ pub struct OpenRecord {
     pub estimated: u64,
     /// Part of `requests`: those that posted earlier completions.
     pub multishot: u64,
+    /// Part of `requests`: those cancelled by the close of their ring. Their completions are not counted, because no
+    /// thread can reap them.
+    #[serde(default)]
+    pub closed: u64,
     /// Time since the oldest one was submitted.
     pub oldest_ns: u64,
     /// User data of the oldest one, in hexadecimal.

@@ -20,6 +20,7 @@ pub const TESTS: &[(&str, Test)] = &[
     ("a_ring_shared_by_processes_is_counted_per_process", one_ring_of_processes),
     ("cpu_time_of_unreaped_children_is_counted", unwaited_children),
     ("requests_cancelled_by_a_kill_do_not_count_as_completions", killed_in_flight),
+    ("requests_cancelled_by_the_close_of_their_ring_do_not_count_as_completions", closed_in_flight),
     ("tracing_uses_no_more_memory_than_documented", memory),
 ];
 
@@ -232,6 +233,22 @@ fn unwaited_children() -> Result<(), Failed> {
     // 10 times 50 ms, plus the time to create and end the processes.
     let used = used.ok_or("CPU time is told")?;
     assert!((500_000_000..700_000_000).contains(&used), "{used} ns");
+    Ok(())
+}
+
+/// The program cannot reap them, so they have no latency either.
+fn closed_in_flight() -> Result<(), Failed> {
+    let t = trace("closed_in_flight", 50)?;
+    let counts: Vec<_> = t.rings.iter().map(|r| (r.requests, r.completions, r.errors)).collect();
+    assert_eq!(counts, [(60, 10, 0); 3], "{:?}", t.total.vehicles);
+    let open: Vec<_> = t.total.open.iter().map(|o| (&*o.opcode, o.estimated, o.closed)).collect();
+    assert_eq!(open, [("read", 50, 50); 3], "{:?}", t.total.open);
+    assert_eq!((t.total.latency_ns.count, t.total.followed.unfinished), (30, 150));
+    let requests = t.account.as_ref().and_then(|account| account.requests.as_ref()).expect("the no-ops");
+    assert_eq!(requests.count, 30, "{requests:?}");
+    let [f] = &t.findings[..] else { panic!("one finding: {:?}", t.findings) };
+    let said = "150 requests had no completion when the program closed their rings: 50 read in a poll";
+    assert!(f.code == "never_completed" && f.text.starts_with(said), "{f:?}");
     Ok(())
 }
 

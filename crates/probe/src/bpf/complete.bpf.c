@@ -189,9 +189,43 @@ static __noinline int sent_elsewhere(struct io_ring_ctx *ring)
 	       (__u64)BPF_CORE_READ(ring, mm_account) != (__u64)bpf_get_current_task_btf()->mm;
 }
 
-/* Posted by a kernel thread instead of an exiting thread, or a message of an untraced process. While the kernel tears the
- * ring down, no thread reaps it.
- */
+/* The kernel tears the ring down: no thread reaps its completions. */
+static __always_inline bool torn_down(struct io_ring_ctx *ring)
+{
+	return BPF_CORE_READ(ring, refs.percpu_count_ptr) & PERCPU_REF_DEAD;
+}
+
+/* The kernel ended the traced request with its ring. */
+__noinline int trail_torn_down(__u32 index)
+{
+	struct trail *trail = trail_at(index);
+
+	if (!trail)
+		return 0;
+	/* The request holds a reference to its task. */
+	struct task_struct *submitter = (void *)trail->task;
+	if (!(BPF_CORE_READ(submitter, flags) & PF_EXITING))
+		trail->marks |= TRAIL_RING_CLOSED;
+	trail->posted_ns = bpf_ktime_get_ns();
+	look_at_file(index);
+	trail->carrier = BY_TEARDOWN;
+	trail_end(trail, index, this_slot());
+	return 0;
+}
+
+/* A thread of the program runs the task work that cancels the requests of its closed ring. */
+static __noinline int posted_after_close(struct io_ring_ctx *ring, void *req)
+{
+	__u32 index = 0;
+
+	if (!torn_down(ring))
+		return 0;
+	if (trail_of((__u64)req, &index))
+		trail_torn_down(index);
+	return 1;
+}
+
+/* Posted by a kernel thread instead of an exiting thread, or a message of an untraced process. */
 static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s32 result, __u32 cqe_flags)
 {
 	struct cpu_slot *slot = this_slot();
@@ -203,15 +237,8 @@ static __noinline int posted_by_kernel(struct io_ring_ctx *ring, void *req, __s3
 		return 0;
 	/* Address 0 marks a free slot in the table. */
 	struct trail *trail = req ? trail_of((__u64)req, &index) : 0;
-	if (BPF_CORE_READ(ring, refs.percpu_count_ptr) & PERCPU_REF_DEAD) {
-		if (trail) {
-			trail->posted_ns = bpf_ktime_get_ns();
-			look_at_file(index);
-			trail->carrier = BY_TEARDOWN;
-			trail_end(trail, index, slot);
-		}
-		return 0;
-	}
+	if (torn_down(ring))
+		return trail ? trail_torn_down(index) : 0;
 	__u32 *number = bpf_map_lookup_elem(&ring_numbers, &address);
 	if (!number)
 		return 0;
@@ -301,6 +328,8 @@ static __always_inline int posted(struct io_ring_ctx *ring, bool typed, void *re
 		poster = POSTED_BY_IOPOLL;
 	if (!req && sent_elsewhere(ring))
 		return 0;
+	if (req && result == -ECANCELED && posted_after_close(ring, req))
+		return takers_seen ? taker_ends(req) : 0;
 	__u32 number = ring_number(ring, slot);
 	__u32 opcode = OPCODE_NONE;
 	struct many *known = 0;

@@ -54,6 +54,7 @@ enum { BPF_RB_NO_WAKEUP = 1, BPF_RB_AVAIL_DATA = 0 };
 #define MAX_ERRNO 4095
 
 /* include/linux/sched.h */
+#define PF_EXITING 0x00000004
 #define PF_IO_WORKER 0x00000010 /* io-wq workers and SQPOLL threads (5.12 and later) */
 #define PF_WQ_WORKER 0x00000020
 #define PF_KTHREAD 0x00200000

@@ -21,6 +21,7 @@ pub(super) fn open(trails: &[types::trail]) -> Vec<OpenCounts> {
             requests: 0,
             estimated: 0,
             multishot: 0,
+            closed: 0,
             oldest_ns: 0,
             user_data: 0,
             file: None,
@@ -29,6 +30,7 @@ pub(super) fn open(trails: &[types::trail]) -> Vec<OpenCounts> {
         open.requests += 1;
         open.estimated += u64::from(t.weight.max(1));
         open.multishot += u64::from(t.shots > 0);
+        open.closed += u64::from(t.marks.0 & types::trail_mark::TRAIL_RING_CLOSED.0 != 0);
         // If the kernel ended the request with its ring, until that time.
         let until_ns = if t.posted_ns != 0 { t.posted_ns } else { now };
         let age_ns = until_ns.saturating_sub(t.submitted_ns);

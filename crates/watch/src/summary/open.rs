@@ -19,6 +19,7 @@ pub(super) fn open(counts: &OpenCounts, rings: &[RingCounts], files: &Names) -> 
         requests: counts.requests.min(at_most),
         estimated: counts.estimated.min(at_most),
         multishot: counts.multishot,
+        closed: counts.closed,
         oldest_ns: counts.oldest_ns,
         user_data: format!("{:#x}", counts.user_data),
         descriptor: counts.descriptor.map(|d| d.to_string()),

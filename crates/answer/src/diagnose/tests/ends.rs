@@ -29,6 +29,25 @@ fn requests_without_completions_are_reported_at_exit_or_if_a_device_hangs() {
     let mut t = never_completed();
     t.total.open = vec![open("read", Course::Poll, 20, 30_000_000)];
     assert_eq!(findings(&t), []);
+    // The program closed the ring, and continues.
+    let closed = |n: u64| OpenRecord { closed: n, ..open("recv", Course::Poll, 20, 30_000_000) };
+    let [f] = &running(closed(20))[..] else { panic!("one finding") };
+    assert!(!f.warns() && f.remedy.contains("before you close the ring"), "{f:?}");
+    assert!(f.text.starts_with("20 requests had no completion when the program closed their ring: 20 recv"), "{f:?}");
+    let mut t = never_completed();
+    t.total.open = vec![closed(20), OpenRecord { ring: Some(1), ..closed(20) }, open("recv", Course::Poll, 1, 9)];
+    let [f] = &findings(&t)[..] else { panic!("one finding") };
+    assert!(f.text.contains("41 requests had no completion when the program exited or closed their rings: "), "{f:?}");
+    // Of 60 reads of three closed rings, the reads of one were traced.
+    let mut t = never_completed();
+    let mut read = opcode("read", 0, 0);
+    (read.requests, read.errors) = (20, 0);
+    t.rings = [0, 1, 2].map(|number| RingRecord { opcodes: vec![read.clone()], ..ring(number) }).into();
+    t.total.opcodes.clear();
+    t.total.open = vec![OpenRecord { closed: 20, ..open("read", Course::Poll, 20, 30_000_000) }];
+    let f = findings(&t).into_iter().find(|f| f.code == "never_completed").expect("the finding");
+    assert!(f.text.starts_with("60 requests had no completion when the program closed their rings: 20 read"), "{f:?}");
+    assert!(f.text.ends_with(" and 40 untraced") && f.evidence["requests"] == 60.0, "{f:?}");
     // A command that only waits, or that has a multishot request open.
     let mut t = never_completed();
     t.total.open =

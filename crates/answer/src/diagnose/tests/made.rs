@@ -178,6 +178,7 @@ pub(super) fn open(opcode: &str, course: Course, requests: u64, oldest_ns: u64) 
         requests,
         estimated: requests,
         multishot: 0,
+        closed: 0,
         oldest_ns,
         user_data: "0x2a".into(),
         descriptor: Some("fd 7".into()),
