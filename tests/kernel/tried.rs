@@ -18,6 +18,7 @@ pub fn trials() -> Vec<Trial> {
         trial::test("tried::the_defer_arm_is_dropped_if_the_program_never_enters_the_kernel", stalls),
         trial::test("tried::the_sqpoll_arm_is_dropped_if_the_program_ignores_need_wakeup", deaf),
         trial::test("tried::single_issuer_is_not_tried_on_a_ring_used_by_three_threads", of_threads),
+        trial::test("tried::single_issuer_is_not_tried_on_a_ring_used_by_three_processes", of_processes),
         trial::test("tried::flags_of_disabled_rings_of_child_rings_and_of_200_rings_are_changed", all_rings),
         trial::test("tried::ring_flags_of_a_static_program_with_raw_system_calls_are_changed", without_libraries),
         trial::test("tried::a_program_without_rings_is_rejected", without_rings),
@@ -126,6 +127,24 @@ fn deaf() -> Result<(), Failed> {
     let sqpoll = arm(&run, "sqpoll");
     assert_eq!(sqpoll["legal"], "risky", "{sqpoll}");
     assert!(sqpoll["dropped"].as_str().is_some_and(|why| why.contains("it ")), "{sqpoll}");
+    Ok(())
+}
+
+fn of_processes() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let out = Command::new(env!("CARGO_BIN_EXE_iotrail"))
+        .args(["try", "--json", "--repeats", "2", "--ring", "single_issuer", "--store"])
+        .arg(folder.path().join("s.db"))
+        .arg("--")
+        .arg(ground())
+        .args(["one_ring_of_processes", "--count", "30"])
+        .output()?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    let run: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+    let single = arm(&run, "single_issuer");
+    assert_eq!((&single["legal"], &single["rings"]), (&"no".into(), &serde_json::json!([])), "{single}");
+    let why = "single_issuer: 3 threads of 3 processes (ground) submit to one ring, which the kernel rejects (EEXIST)";
+    assert_eq!(single["reason"], why);
     Ok(())
 }
 

@@ -11,9 +11,10 @@ use super::program::guard::Patience;
 use super::program::input;
 use super::program::options::{ProgramOptions, Watched};
 use super::program::run::{Ended, Run, numbered, ring_records, run};
+use iotrail_base::distinct::distinct;
 use iotrail_base::error::{self, Error, Result};
 use iotrail_base::grouped::grouped;
-use iotrail_base::words::{last_line, percent};
+use iotrail_base::words::{last_line, list, percent};
 use iotrail_host::refusal::{Circumstances, Refusal};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::opcode;
@@ -289,9 +290,8 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
             risks.push(text.to_owned());
         }
     };
-    for (ring, record) in
-        as_is.rings.iter().zip(seen.iter().filter(|r| !r.found).map(Some).chain(std::iter::repeat(None)))
-    {
+    let created = seen.iter().filter(|r| !r.found && r.use_of.is_none());
+    for (ring, record) in as_is.rings.iter().zip(created.map(Some).chain(std::iter::repeat(None))) {
         let given: Params = change.apply(ring.asked);
         if given == ring.asked {
             continue;
@@ -301,13 +301,9 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
         }
         let added = given.flags & !ring.asked.flags;
         let Some(record) = record else { continue };
-        let threads = record.threads.as_ref();
-        let submitters = threads.map_or(0, |t| t.threads.iter().filter(|t| t.submitted > 0).count() as u64 + t.more);
-        if added & setup_flag::bit("single_issuer") != 0 && submitters > 1 {
-            let reason = format!(
-                "single_issuer: {submitters} threads of {} submit to one ring, which the kernel rejects (EEXIST)",
-                record.comm
-            );
+        if added & setup_flag::bit("single_issuer") != 0
+            && let Some(reason) = several_issuers(record, seen)
+        {
             return TriedArm { legal: Legal::No, reason, ..arm };
         }
         if added & setup_flag::bit("iopoll") != 0
@@ -350,6 +346,27 @@ fn judged(name: &str, options: &ProgramOptions, seen: &[RingRecord], as_is: &Run
         (arm.legal, arm.reason) = (Legal::Risky, risks.join("; "));
     }
     arm
+}
+
+/// Why the kernel rejects single_issuer: several threads submit to the ring, possibly of several processes. `None` if
+/// only one thread does.
+fn several_issuers(ring: &RingRecord, seen: &[RingRecord]) -> Option<String> {
+    let threads = |r: &RingRecord| {
+        r.threads.as_ref().map_or(0, |t| t.threads.iter().filter(|t| t.submitted > 0).count() as u64 + t.more)
+    };
+    let uses = seen.iter().filter(|r| r.use_of == Some(ring.ring));
+    let each: Vec<(&str, u64)> =
+        std::iter::once(ring).chain(uses).map(|r| (&*r.comm, threads(r))).filter(|(_, n)| *n > 0).collect();
+    let all: u64 = each.iter().map(|(_, n)| n).sum();
+    let of = match &each[..] {
+        [(comm, _)] => (*comm).to_owned(),
+        several => {
+            let comms = distinct(several.iter().map(|(comm, _)| (*comm).to_owned()));
+            format!("{} processes ({})", several.len(), list(&comms))
+        }
+    };
+    (all > 1)
+        .then(|| format!("single_issuer: {all} threads of {of} submit to one ring, which the kernel rejects (EEXIST)"))
 }
 
 /// Whether the ring is polled, or waited for with poll or an eventfd. Completions posted during submission prove
@@ -447,6 +464,7 @@ fn summed(trace: &TraceRecord) -> WatchedRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotrail_schema::trace_record::{RingThreads, ThreadRecord};
     use iotrail_testing::trace;
 
     fn counts(of: &[(&str, u64)]) -> Vec<(String, u64)> {
@@ -461,6 +479,27 @@ mod tests {
         assert!(!polls(&ring));
         ring.vehicles.push(trace::carried(DeliveryPath::TimerTick, 1, None, None));
         assert!(polls(&ring));
+    }
+
+    #[test]
+    fn threads_of_all_processes_count_as_submitters() {
+        let uses = |ring: u32, of: Option<u32>, comm: &str, submitted: &[u64]| {
+            let thread = |(tid, n): (u32, &u64)| ThreadRecord { tid, submitted: *n, ..ThreadRecord::default() };
+            let threads = (1..).zip(submitted).map(thread).collect();
+            let threads = RingThreads { threads, more: 0, waiting: None, detour: None };
+            RingRecord { use_of: of, comm: comm.into(), threads: Some(threads), ..trace::ring(ring) }
+        };
+        let why = |all: &[RingRecord]| several_issuers(&all[0], all).unwrap_or_default();
+        let alone = uses(0, None, "db", &[9]);
+        assert_eq!(why(&[alone.clone(), uses(1, None, "db", &[9, 9])]), "");
+        // A thread or process that only waits is not rejected.
+        assert_eq!(why(&[uses(0, None, "db", &[9, 0]), uses(1, Some(0), "db", &[0])]), "");
+        let end = "submit to one ring, which the kernel rejects (EEXIST)";
+        assert_eq!(why(&[uses(0, None, "db", &[9, 8])]), format!("single_issuer: 2 threads of db {end}"));
+        let two = [alone.clone(), uses(1, Some(0), "db", &[5])];
+        assert_eq!(why(&two), format!("single_issuer: 2 threads of 2 processes (db) {end}"));
+        let two = [alone, uses(1, None, "sh", &[5]), uses(2, Some(0), "wal", &[5])];
+        assert_eq!(why(&two), format!("single_issuer: 2 threads of 2 processes (db and wal) {end}"));
     }
 
     #[test]
