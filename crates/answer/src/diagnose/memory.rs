@@ -2,7 +2,7 @@
 //! data may be corrupt. And buffers without pages, which reads are the first to touch.
 
 use super::calls::{cpu, cpu_share};
-use super::{Check, Matter, RULE, Rule};
+use super::{Check, Matter, RULE, Rule, TRACE_ALL, is_sampled};
 use iotrail_base::words::{bytes, count, percent, plural, three_digits};
 use iotrail_schema::account::CallRecord;
 use iotrail_schema::finding::{Finding, Severity};
@@ -11,12 +11,18 @@ use iotrail_schema::trace_record::TraceRecord;
 pub const OVERLAPPING_BUFFERS: Rule = Rule {
     code: "overlapping_buffers",
     about: "two in-flight reads of the same process wrote to the same memory. Only unsampled reads without link or drain flags \
-        count. It is a note, because a program that discards its data may do so on purpose",
+        count. It is a note, because a program that discards its data may do so on purpose. If requests were sampled, `--fail-on` exits with status 4",
     matter: Matter::Data,
     advice: "use a separate buffer for each in-flight read, or link the reads (IOSQE_IO_LINK) to order them",
     checks: &[Check::Trace(overlapping)],
+    unjudged: partly_traced,
     ..RULE
 };
+
+/// The other request of a pair may be untraced.
+fn partly_traced(t: &TraceRecord) -> Option<String> {
+    is_sampled(t).then(|| format!("only a sample of the requests was traced; {TRACE_ALL}"))
+}
 
 /// Concurrent reads into the same bytes. One pair is enough, because the cause is the program and not the load. Only a
 /// note, because a program that discards its data may intend it.
@@ -25,7 +31,7 @@ fn overlapping(t: &TraceRecord) -> Option<Finding> {
     let first = memory.overlap.as_ref()?;
     let [one, other] = &first.user_data;
     // In a sample, concurrent requests may be untraced.
-    let least = if t.total.followed.whole < t.total.followed.completions { "at least " } else { "" };
+    let least = if is_sampled(t) { "at least " } else { "" };
     let text = format!(
         "{least}{} wrote to the same memory as another in-flight read. The first two ({}, user_data {one} and {other}) share {}, and the order of \
          their writes is undefined",
@@ -40,10 +46,11 @@ fn overlapping(t: &TraceRecord) -> Option<Finding> {
 pub const UNREGISTERED_IN_FLIGHT: Rule = Rule {
     code: "unregistered_in_flight",
     about: "a read_fixed or write_fixed was in flight when the program unregistered its ring's buffers. Before Linux 6.13 this finding cannot occur, \
-            because unregistering waits for these requests",
+            because unregistering waits for these requests. If requests were sampled, `--fail-on` exits with status 4",
     matter: Matter::Data,
     advice: "reap every request that uses a registered buffer before you unregister the buffer or free or reuse its memory",
     checks: &[Check::Trace(outlived)],
+    unjudged: partly_traced,
     ..RULE
 };
 

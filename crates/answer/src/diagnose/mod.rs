@@ -37,7 +37,7 @@ use crate::callsites;
 pub use cpu::WAITING_FOR_CPU;
 pub use failed_calls::moving_failed as failed_call;
 pub use failures::unexpected as unexpected_errors;
-use iotrail_base::words::so_many;
+use iotrail_base::words::{plural, so_many};
 use iotrail_schema::account::{Bound, BoundOf, Mode, RequestStage, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
@@ -219,8 +219,15 @@ impl Rule {
     pub fn unjudged(&self, t: &TraceRecord) -> Option<String> {
         match self.is_meaningless(t) {
             true => Some("this finding compares times, which are meaningless on an emulated machine (no KVM)".into()),
-            false => (self.unjudged)(t),
+            false => (self.unjudged)(t).or_else(|| self.too_few_traced(t)),
         }
+    }
+
+    /// Sampling left too few traced completions for this rule.
+    fn too_few_traced(&self, t: &TraceRecord) -> Option<String> {
+        let n = t.total.followed.completions;
+        let few = self.rests_on == RestsOn::Followed && n < ENOUGH_FOLLOWED && is_sampled(t);
+        few.then(|| format!("{} traced, which is too few; {TRACE_ALL}", plural(n as usize, "completion")))
     }
 
     fn is_meaningless(&self, t: &TraceRecord) -> bool {
@@ -247,6 +254,13 @@ impl Rule {
         self.checks.iter().filter_map(of).collect()
     }
 }
+
+/// Whether traced requests represent untraced ones.
+fn is_sampled(t: &TraceRecord) -> bool {
+    t.total.followed.whole < t.total.followed.completions
+}
+
+const TRACE_ALL: &str = "trace all requests with --one-in 1";
 
 /// The same for the rule with this code.
 pub fn unjudged(t: &TraceRecord, code: &str) -> Option<String> {

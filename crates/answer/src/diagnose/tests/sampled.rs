@@ -142,3 +142,20 @@ fn a_ring_with_a_waiting_thread_and_nothing_in_flight_hangs() {
     assert!(f.remedy.contains("io_uring_get_sqe returns NULL"));
     assert_eq!(codes(&with(300_000_000)), Vec::<String>::new());
 }
+
+#[test]
+fn a_sample_may_be_too_small_to_rule_out_a_finding() {
+    let of = |code: &str, whole: u64, completions: u64| {
+        let mut t = clean();
+        (t.total.followed.whole, t.total.followed.completions) = (whole, completions);
+        unjudged(&t, code)
+    };
+    let untraced = Some("only a sample of the requests was traced; trace all requests with --one-in 1".to_owned());
+    for code in ["overlapping_buffers", "unregistered_in_flight"] {
+        assert_eq!((of(code, 800, 800), of(code, 0, 800)), (None, untraced.clone()), "{code}");
+    }
+    let few = "8 completions traced, which is too few; trace all requests with --one-in 1";
+    assert_eq!(of("waiting_for_cpu", 0, 8).as_deref(), Some(few));
+    // All completions were traced, or enough of them, or the finding does not depend on traced ones.
+    assert_eq!([of("waiting_for_cpu", 8, 8), of("waiting_for_cpu", 0, 800), of("errors", 0, 8)], [None, None, None]);
+}
