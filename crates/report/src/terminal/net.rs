@@ -344,7 +344,7 @@ fn sender(s: &SenderRecord, wall_ns: u64) -> Vec<String> {
     let mut items = vec![
         of("user", s.user_ns),
         of("system", s.system_ns),
-        format!("busiest thread {}", s.busiest_thread.map_or(UNKNOWN.into(), percent)),
+        format!("busiest thread {} (with waits for a CPU)", s.busiest_thread.map_or(UNKNOWN.into(), percent)),
     ];
     let some = [
         (s.unanswered, "never answered"),

@@ -54,6 +54,8 @@ fn both_cpus(m: &Measurement, net: &NetRecord) -> Vec<String> {
         items.push(format!("server {} of a CPU", share(user + system)));
     }
     items.push(format!("sender {} of a CPU", share(net.sender.user_ns + net.sender.system_ns)));
-    items.extend(net.sender.busiest_thread.map(|busy| format!("its busiest thread {}", percent(busy))));
+    items.extend(
+        net.sender.busiest_thread.map(|busy| format!("its busiest thread {} (with waits for a CPU)", percent(busy))),
+    );
     items
 }
