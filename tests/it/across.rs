@@ -132,7 +132,7 @@ fn no_kernel() -> End {
     let mut command = place.tool(["run", "e.toml", "--kernels", "1.2,1.3", "--cache", "cache", "--store", "s.db"]);
     let ended = run(command.env("PATH", place.path()));
     assert_eq!((ended.status, ended.stdout.as_str()), (3, ""), "{}", ended.stderr);
-    for kernel in ["iotrail: 1.2 (1 of 2): ", "iotrail: 1.3 (1 of 2): "] {
+    for kernel in ["iotrail: 1.2 (1 of 3): ", "iotrail: 1.3 (1 of 3): "] {
         assert_eq!(ended.stderr.matches(kernel).count(), 1, "{}", ended.stderr);
     }
     assert!(ended.stderr.contains("no kernel produced a measurement"), "{}", ended.stderr);

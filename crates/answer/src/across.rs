@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::compare::{Metric, Repeat, Side, metrics, noise_floor, place, together, undecided};
+use super::compare::{Metric, Repeat, Side, failed, forbid, metrics, noise_floor, place, together, undecided};
 use super::group::vehicle_shares;
 use super::spread::Spread;
 use super::unit::Unit;
@@ -49,6 +49,11 @@ impl Boots {
         params: &'p Map<String, Value>,
     ) -> impl Iterator<Item = (i64, &'a CellRecord)> + use<'a, 'p> {
         self.runs.iter().filter_map(move |r| Some((r.run, r.cells.iter().find(|c| c.params == *params)?)))
+    }
+
+    /// Runs in which this cell failed, one sentence each.
+    fn failures(&self, cell: &CellRecord) -> Vec<String> {
+        self.cells(&cell.params).filter_map(|(run, c)| Some(format!("run {run}: {}", failed(c)?))).collect()
     }
 }
 
@@ -106,17 +111,21 @@ fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -
     for metric in wanted {
         for other in others {
             for cell in run.cells.iter().filter(|c| c.arm() != CONTROL) {
-                let of = |kernel, boot| measured(kernel, (cell, boot), metric, histograms);
-                let (a, b) = (of(base, None), of(other, None));
-                if a.is_empty() || b.is_empty() {
+                let of = |kernel, cell| side(kernel, cell, metric, histograms);
+                let (a, b) = (of(base, cell), of(other, cell));
+                if a.repeats.is_empty() || b.repeats.is_empty() {
                     continue;
                 }
-                // Two boots of the same kernel differ without a cause: their difference is the noise floor.
-                let twice =
-                    |kernel| noise_floor(metric, &side("", &of(kernel, Some(0))), &side("", &of(kernel, Some(1))));
-                let floor = [base, other].into_iter().filter_map(twice).reduce(f64::max);
-                let (a, b) = (side(&base.kernel, &a), side(&other.kernel, &b));
-                found.push(Comparison { at: cell.params.clone(), ..undecided(metric, &a, &b, false, floor) });
+                // As in `compare`, so that it has the same verdict on the stored runs.
+                let beside = |arm: &str| run.cells.iter().find(|c| c.arm() == arm && place(c) == place(cell));
+                let floor = |kernel| {
+                    let (twin, control) = (beside(run.arms.first()?)?, beside(CONTROL)?);
+                    noise_floor(metric, &of(kernel, twin), &of(kernel, control))
+                };
+                let floor = [base, other].into_iter().filter_map(floor).reduce(f64::max);
+                let mut c = undecided(metric, &a, &b, false, floor);
+                forbid(&mut c, [base, other].into_iter().flat_map(|kernel| kernel.failures(cell)).collect());
+                found.push(Comparison { at: cell.params.clone(), ..c });
             }
         }
     }
@@ -124,28 +133,17 @@ fn comparisons(run: &RunRecord, kernels: &[Boots], histograms: Histograms<'_>) -
     found
 }
 
-/// A cell's repeats from one boot, or from all boots.
-fn measured<'a>(
-    kernel: &'a Boots,
-    (cell, boot): (&CellRecord, Option<usize>),
-    metric: Metric,
-    histograms: Histograms<'_>,
-) -> Vec<Repeat<'a>> {
+/// A cell's repeats from all boots, each of which counts as one run.
+fn side<'a>(kernel: &'a Boots, cell: &CellRecord, metric: Metric, histograms: Histograms<'_>) -> Side<'a> {
     let mut repeats = Vec::new();
-    for (i, (run, cell)) in kernel.cells(&cell.params).enumerate() {
-        if boot.is_some_and(|boot| boot != i) {
-            continue;
-        }
+    for (boot, (run, cell)) in kernel.cells(&cell.params).enumerate() {
         for (measurement, repeat) in cell.measurements.each().zip(1..) {
             let latency = metric.quantile().and_then(|_| histograms(run, cell.cell, repeat));
-            repeats.push(Repeat::new(measurement, latency.as_ref().map(|all| Counts::of(all).into())));
+            let latency = latency.as_ref().map(|all| Counts::of(all).into());
+            repeats.push(Repeat { run: Some(boot), ..Repeat::new(measurement, latency) });
         }
     }
-    repeats
-}
-
-fn side<'a>(name: &str, repeats: &[Repeat<'a>]) -> Side<'a> {
-    Side { name: name.into(), repeats: repeats.to_vec() }
+    Side { name: kernel.kernel.clone(), repeats }
 }
 
 /// One cell's metrics on all kernels, side by side.

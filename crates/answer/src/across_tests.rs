@@ -30,10 +30,9 @@ fn boot(run: i64, kernel: &str, kicks: &[f64], inversions: u64) -> RunRecord {
 }
 
 fn two_kernels() -> Vec<Boots> {
-    vec![
-        Boots { kernel: "6.1".into(), runs: vec![boot(1, "6.1", &[1.0, 1.01], 400), boot(3, "6.1", &[1.0, 1.0], 100)] },
-        Boots { kernel: "7.3".into(), runs: vec![boot(2, "7.3", &[0.5, 0.5], 0), boot(4, "7.3", &[0.51, 0.5], 0)] },
-    ]
+    let old = [boot(1, "6.1", &[1.0, 1.01], 400), boot(3, "6.1", &[1.0, 1.0], 100), boot(5, "6.1", &[1.0, 1.0], 100)];
+    let new = [boot(2, "7.3", &[0.5, 0.5], 0), boot(4, "7.3", &[0.51, 0.5], 0), boot(6, "7.3", &[0.5, 0.5], 0)];
+    vec![Boots { kernel: "6.1".into(), runs: old.into() }, Boots { kernel: "7.3".into(), runs: new.into() }]
 }
 
 #[test]
@@ -42,8 +41,8 @@ fn runs_on_several_kernels_merge_into_one_run_with_a_kernel_parameter() {
     assert_eq!((run.axes, run.arms.len()), (vec!["kernel".to_owned(), "depth".into(), "arm".into()], 2));
     let cells: Vec<(u32, &str, &str, usize)> =
         run.cells.iter().map(|c| (c.cell, c.params[KERNEL].as_str().unwrap(), c.arm(), c.measurements.len())).collect();
-    assert_eq!(cells, [(1, "6.1", "defer", 4), (2, "6.1", "coop", 4), (3, "7.3", "defer", 4), (4, "7.3", "coop", 4)]);
-    assert_eq!((run.repeats, run.finished_unix_s), (2, Some(2)));
+    assert_eq!(cells, [(1, "6.1", "defer", 6), (2, "6.1", "coop", 6), (3, "7.3", "defer", 6), (4, "7.3", "coop", 6)]);
+    assert_eq!((run.repeats, run.finished_unix_s), (3, Some(2)));
     assert!(merged(&[], &|_, _, _| None).is_none());
 }
 
@@ -56,6 +55,51 @@ fn only_counts_are_compared_between_emulated_kernels() {
     assert_eq!((kicks.a.as_str(), kicks.b.as_str(), &kicks.at[ARM]), ("6.1", "7.3", &json!("defer")));
     assert!((kicks.ratio.unwrap() - 0.5).abs() < 0.01, "{kicks:?}");
     assert_eq!(kicks.verdict, Verdict::Faster, "{kicks:?}");
+    // Twelve repeats of two boots are two numbers, as in `compare`.
+    let mut two = two_kernels();
+    for kernel in &mut two {
+        kernel.runs.truncate(2);
+        for cell in kernel.runs.iter_mut().flat_map(|run| &mut run.cells) {
+            let all = cell.measurements.all().to_vec();
+            cell.measurements = [&all[..], &all[..], &all[..]].concat().into();
+        }
+    }
+    let run = merged(&two, &|_, _, _| None).unwrap();
+    assert!(run.comparisons.iter().all(|c| (c.verdict, c.p) == (Verdict::Inconclusive, None)), "{:?}", run.comparisons);
+    let why = "measured in separate runs, 2 runs per side: ";
+    assert!(run.comparisons.iter().all(|c| c.reasons[0].starts_with(why)), "{:?}", run.comparisons);
+}
+
+#[test]
+fn a_cell_that_failed_in_a_boot_has_no_verdict() {
+    let mut kernels = two_kernels();
+    kernels[1].runs[2].cells[0].untestable = Some("it stalled".into());
+    let run = merged(&kernels, &|_, _, _| None).unwrap();
+    let [c, ..] = &run.comparisons[..] else { panic!("comparisons") };
+    assert_eq!(
+        (c.verdict, &*c.reasons[0]),
+        (Verdict::NotComparable, "run 6: defer failed after 2 measurements: it stalled")
+    );
+}
+
+#[test]
+fn the_control_arm_is_the_noise_floor() {
+    let mut kernels = two_kernels();
+    for run in kernels.iter_mut().flat_map(|kernel| &mut kernel.runs) {
+        let mut control = run.cells[0].clone();
+        (control.cell, control.params[ARM]) = (3, json!(CONTROL));
+        let all = control.measurements.all().to_vec();
+        let twice = |m: &Measurement| {
+            let mut m = m.clone();
+            m.per_io.kicks = m.per_io.kicks.map(|kicks| 3.0 * kicks);
+            m
+        };
+        control.measurements = all.iter().map(twice).collect();
+        run.cells.push(control);
+    }
+    let run = merged(&kernels, &|_, _, _| None).unwrap();
+    let kicks = run.comparisons.iter().find(|c| c.metric == "kicks_per_io").unwrap();
+    assert!(kicks.noise_floor.is_some_and(|floor| floor >= 2.0) && kicks.verdict == Verdict::Inconclusive, "{kicks:?}");
 }
 
 #[test]
@@ -74,7 +118,7 @@ fn differing_facts_are_listed_separately_from_equal_facts() {
         shown,
         [
             ("kicks per I/O", vec!["1.00", "0.50 (0.50–0.51)"]),
-            ("posted out of order", vec!["1000 of 4000", "0 of 4000"])
+            ("posted out of order", vec!["1200 of 6000", "0 of 6000"])
         ]
     );
     assert!(cells[0].alike.contains(&"mode switches per I/O 2.10".to_owned()), "{:?}", cells[0].alike);
@@ -88,10 +132,10 @@ fn completion_order_is_reported_as_exact_counts() {
     let said = sentences(&kernels, &run.comparisons);
     assert_eq!(
         said[0],
-        "defer: posted before a completion that was ready earlier: on 6.1 1000 of 4000 (1000 of them in task work, \
-         by at most 3 places); posted in ready order: on 7.3 (4000 completions)."
+        "defer: posted before a completion that was ready earlier: on 6.1 1200 of 6000 (1200 of them in task work, \
+         by at most 3 places); posted in ready order: on 7.3 (6000 completions)."
     );
-    assert_eq!(said[1], "coop: posted in ready order: on 6.1 (4000 completions) and 7.3 (4000 completions).");
+    assert_eq!(said[1], "coop: posted in ready order: on 6.1 (6000 completions) and 7.3 (6000 completions).");
     assert!(said[2].starts_with("Kicks per I/O on 7.3 against 6.1: lower with arm defer (×0.50"), "{}", said[2]);
     assert!(said.last().unwrap().starts_with("Times are not compared"), "{said:?}");
 }

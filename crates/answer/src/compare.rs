@@ -7,6 +7,7 @@ mod differ;
 mod failed;
 mod level;
 mod noise;
+mod planned;
 mod ratio;
 mod side;
 mod undisturbed;
@@ -19,7 +20,8 @@ pub use self::differ::{changed, command};
 pub use self::failed::failed;
 pub use self::level::{Level, level};
 pub use self::noise::{interval_width, noise_floor};
-use self::ratio::{RUNS, Unknown, of_medians, of_zeros, ratio, too_few};
+pub use self::ratio::RUNS;
+use self::ratio::{Unknown, of_medians, of_zeros, ratio, too_few};
 pub use self::side::{Histograms, Repeat, Side};
 use self::undisturbed::undisturbed;
 pub use self::verdict::{together, why_open};
@@ -37,6 +39,7 @@ pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison>
     let metrics = metrics(record);
     let Some((base, others)) = record.arms.split_first() else { return Vec::new() };
     let places = distinct(record.cells.iter().map(place));
+    let block_s = planned::block_ns(record) / 1e9;
     let mut found = Vec::new();
     for at in &places {
         let cell = |arm: &str| record.cells.iter().find(|c| c.arm() == arm && place(c) == *at);
@@ -53,6 +56,8 @@ pub fn of_run(record: &RunRecord, histograms: Histograms<'_>) -> Vec<Comparison>
             let failures: Vec<String> = [base, other].into_iter().filter_map(|arm| failed(cell(arm)?)).collect();
             for (i, metric) in metrics.iter().enumerate() {
                 let mut c = undecided(*metric, &a, &b, true, noise[i]);
+                // A run repeats all of its cells.
+                c.to_show_10_percent.iter_mut().for_each(|n| n.seconds = Some(n.repeats as f64 * block_s));
                 forbid(&mut c, failures.clone());
                 found.push(((i, j), Comparison { at: at.clone(), ..c }));
             }
@@ -115,21 +120,22 @@ pub fn undecided(
         against.push("times are meaningless on an emulated machine".into());
     }
     match ratio(metric, a, b, interleaved, by_run) {
+        // The reason for a missing interval comes before remarks.
         Err(Unknown::Missing(why)) => {
-            c.reasons.push(why);
+            c.reasons.insert(0, why);
             c.ratio = of_medians(metric, a, b);
         }
         Err(Unknown::NotKnown(why)) => {
             against.push(why);
             c.ratio = of_medians(metric, a, b);
         }
-        Err(Unknown::HasZeros) => of_zeros(metric, a, b, interleaved, &mut c),
+        Err(Unknown::HasZeros) => of_zeros(metric, a, b, (interleaved, by_run), &mut c),
         Ok((r, how)) => {
             c.reasons.extend(how);
             c.ratio = Some(r.ratio);
             match r.interval {
                 _ if !against.is_empty() => {}
-                None => c.reasons.push(too_few(pairs, interleaved)),
+                None => c.reasons.insert(0, too_few(pairs, interleaved)),
                 Some(i) => {
                     c.ci95 = Some([i.lo, i.hi]);
                     c.p = Some(i.p);

@@ -66,7 +66,7 @@ pub struct Disturbed {
     pub repeated: usize,
     /// Excluded pairs, or excluded measurements if the sides were measured at different times.
     pub left_out: usize,
-    /// Disturbed measurements that were counted, because too few would remain without them.
+    /// Disturbed pairs (or measurements) that were counted, because too few would remain without them.
     pub counted: usize,
 }
 
@@ -92,7 +92,7 @@ pub enum Verdict {
 pub struct Needed {
     /// Number of pairs, or of repeats per side.
     pub repeats: usize,
-    /// Time needed to measure both sides, one after the other. Null: not known.
+    /// Time needed for them: in a run, for all cells with their pauses; otherwise, for both sides. Null: not known.
     pub seconds: Option<f64>,
 }
 

@@ -35,8 +35,8 @@ pub struct Machines {
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["plan", "resume", "fail_on_unmet", "slurm", "attach"])]
     pub kernels: Vec<String>,
 
-    /// Boot each kernel N times, alternately
-    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=20), requires = "kernels")]
+    /// Boot each kernel N times, alternately (a verdict needs 3)
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=20), requires = "kernels")]
     rounds: u32,
 
     /// Give the machine N CPUs (default: 4; for programs and network loads, 2)

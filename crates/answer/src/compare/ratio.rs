@@ -23,7 +23,7 @@ pub(super) enum Unknown {
 }
 
 /// Sides measured separately get no verdict with fewer runs each.
-pub(super) const RUNS: usize = 3;
+pub const RUNS: usize = 3;
 
 /// The ratio, with remarks on its computation. `by_run`: each run of a side counts as one number.
 pub(super) fn ratio(
@@ -96,15 +96,27 @@ fn of_two(a: f64, b: f64) -> Option<f64> {
 /// For counts that are sometimes 0. The ratio has no interval, but the differences have a mean and a standard error.
 /// The ratio is the ratio of the means, so that its direction agrees with the mean difference: a median may be 0 on
 /// both sides or have the opposite direction.
-pub(super) fn of_zeros(metric: Metric, a: &Side<'_>, b: &Side<'_>, interleaved: bool, c: &mut Comparison) {
-    let (Some(a), Some(b)) = (a.values(metric), b.values(metric)) else { return };
+pub(super) fn of_zeros(
+    metric: Metric,
+    a: &Side<'_>,
+    b: &Side<'_>,
+    (interleaved, by_run): (bool, bool),
+    c: &mut Comparison,
+) {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let of = |side: &Side<'_>| {
+        let values = side.values(metric)?;
+        let of_run = |run: &Vec<usize>| mean(&run.iter().map(|i| values[*i]).collect::<Vec<f64>>());
+        Some(if by_run { side.runs().iter().map(of_run).collect() } else { values })
+    };
+    let (Some(a), Some(b)): (Option<Vec<f64>>, Option<Vec<f64>>) = (of(a), of(b)) else { return };
     c.ratio = of_two(mean(&a), mean(&b));
     if a.iter().chain(&b).all(|x| *x == 0.0) {
         (c.ratio, c.ci95, c.p) = (Some(1.0), Some([1.0; 2]), Some(1.0));
         return;
     }
-    c.reasons.push(format!("{metric} is sometimes 0, so its ratio has no interval; the verdict uses the differences"));
+    let zeros = format!("{metric} is sometimes 0, so its ratio has no interval; the verdict uses the differences");
+    c.reasons.insert(0, zeros);
     c.p = match interleaved {
         true => student::mean_is_0(&a.iter().zip(&b).map(|(a, b)| b - a).collect::<Vec<_>>()),
         false => student::means_are_the_same(&a, &b),

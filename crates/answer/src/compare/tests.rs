@@ -211,6 +211,12 @@ fn zero_counts_are_compared_by_difference() {
         c.reasons,
         ["kicks_per_io is sometimes 0, so its ratio has no interval; the verdict uses the differences"]
     );
+    // Repeated measurements do not explain the missing interval.
+    let (a, mut b) = (kicks(&[1.0, 0.0, 1.0, 1.0]), kicks(&[0.0, 1.0, 1.0, 0.0]));
+    b[0].thrown_away = 1;
+    let c = compare(Metric::KicksPerIo, &side("a", &a), &side("b", &b), true, None);
+    assert_eq!(c.reasons[1], "1 of 8 measurements was disturbed and measured again");
+    assert!(why_open(&c).is_some_and(|why| why.starts_with("kicks_per_io is sometimes 0")), "{c:?}");
     let c = of(&[0.0; 4], &[1.0; 4]);
     assert_eq!((c.verdict, c.ratio), (Verdict::Slower, None));
     assert_eq!(of(&[0.0; 4], &[0.0; 4]).verdict, Verdict::Equivalent);

@@ -5,9 +5,10 @@ use serde_json::{Map, Value};
 use super::when::SETTING;
 use super::{Head, notes};
 use crate::across::{Boots, KernelRecord, lost_order, short};
+use crate::compare::RUNS;
 use crate::table::Table;
 use iotrail_base::distinct::distinct;
-use iotrail_base::words::list;
+use iotrail_base::words::{list, plural};
 use iotrail_schema::comparison::Comparison;
 use iotrail_schema::run_record::{ARM, CONTROL, CellRecord, KERNEL, RunRecord};
 
@@ -21,7 +22,11 @@ impl Head {
             head.also.insert(0, std::mem::replace(&mut head.answer, order));
         }
         let failed = records.iter().flat_map(|k| k.failed.iter().map(move |f| format!("{} failed: {f}", k.asked)));
-        head.notes = failed.chain(std::mem::take(&mut head.notes)).collect();
+        let boots = kernels.iter().map(|k| k.runs.len()).min().filter(|n| *n < RUNS && kernels.len() > 1);
+        let few = boots.map(|n| {
+            format!("{}: a verdict needs at least {RUNS} boots per kernel (--rounds {RUNS})", plural(n, "boot"))
+        });
+        head.notes = failed.chain(few).chain(std::mem::take(&mut head.notes)).collect();
         let releases: Vec<String> = kernels.iter().map(|k| short(&k.kernel).to_owned()).collect();
         let mut runs: Vec<i64> = records.iter().flat_map(|k| k.runs.clone()).collect();
         runs.sort_unstable();
@@ -116,22 +121,22 @@ mod tests {
     }
 
     fn two() -> Vec<Boots> {
-        let of = |kernel: &str, runs: [i64; 2], kicks, lost| Boots {
+        let of = |kernel: &str, runs: [i64; 3], kicks, lost| Boots {
             kernel: kernel.into(),
             runs: runs.map(|run| boot(run, kernel, kicks, lost)).into(),
         };
-        vec![of("6.1.1+deb12-amd64", [1, 3], 1.0, 400), of("7.3.2+deb14-amd64", [2, 4], 0.5, 0)]
+        vec![of("6.1.1+deb12-amd64", [1, 3, 5], 1.0, 400), of("7.3.2+deb14-amd64", [2, 4, 6], 0.5, 0)]
     }
 
     fn records(failed: &str) -> Vec<KernelRecord> {
-        let of = |asked: &str, runs: [i64; 2]| KernelRecord {
+        let of = |asked: &str, runs: [i64; 3]| KernelRecord {
             asked: asked.into(),
             kernel: None,
             runs: runs.into(),
             emulated: Some(true),
             failed: Vec::new(),
         };
-        let mut both = vec![of("6.1", [1, 3]), of("newest", [2, 4])];
+        let mut both = vec![of("6.1", [1, 3, 5]), of("newest", [2, 4, 6])];
         both[1].failed.extend((!failed.is_empty()).then(|| failed.to_owned()));
         both
     }
@@ -146,7 +151,19 @@ mod tests {
         assert_eq!(head.notes[0], "newest failed: it hung");
         assert!(head.notes.iter().any(|n| n.contains("emulated")), "{head:?}");
         let on = head.on.unwrap();
-        assert!(on.starts_with("Linux 6.1.1 and 7.3.2, ") && on.ends_with("; runs 1, 2, 3 and 4"), "{on}");
+        assert!(on.starts_with("Linux 6.1.1 and 7.3.2, ") && on.ends_with("; runs 1, 2, 3, 4, 5 and 6"), "{on}");
+    }
+
+    #[test]
+    fn two_boots_per_kernel_have_no_verdict() {
+        let mut kernels = two();
+        kernels.iter_mut().for_each(|k| k.runs.truncate(2));
+        let head = Head::of_kernels(&merged(&kernels, &|_, _, _| None).unwrap(), &kernels, &records(""));
+        assert!(
+            head.answer.starts_with("7.3.2 against 6.1.1: kicks per I/O inconclusive in all 2 situations"),
+            "{head:?}"
+        );
+        assert_eq!(head.notes[0], "2 boots: a verdict needs at least 3 boots per kernel (--rounds 3)");
     }
 
     #[test]
@@ -156,7 +173,7 @@ mod tests {
         let of =
             |kernels: &[Boots]| Head::of_kernels(&merged(kernels, &|_, _, _| None).unwrap(), kernels, &records(""));
         let head = of(&kernels);
-        assert_eq!(head.answer, "defer: 4800 of 12000 completions posted out of order on 6.1.1, none on 7.3.2");
+        assert_eq!(head.answer, "defer: 7200 of 18000 completions posted out of order on 6.1.1, none on 7.3.2");
         assert!(head.also[0].starts_with("7.3.2 against 6.1.1: "), "{:?}", head.also);
         kernels.remove(0);
         assert_eq!(of(&kernels).answer, "no completion was posted out of order on 7.3.2");

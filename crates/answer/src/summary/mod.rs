@@ -115,8 +115,9 @@ impl Head {
         let about = compared.first().filter(|(first, _)| first != metric);
         let first = about.map(|(first, all)| pooled(*first, unit, all));
         let others = compared.iter().filter(|(m, _)| m != metric).filter_map(|(m, all)| also(run, *m, unit, all));
-        let open =
-            |advice: &why::Advice| about.map(|(_, all)| reservation(*metric, unit, all, advice)).unwrap_or_default();
+        let open = |advice: &why::Advice| {
+            about.map(|(first, all)| reservation((*metric, *first), unit, all, advice)).unwrap_or_default()
+        };
         let answer = answer(*metric, unit, base, all)
             + notes::all_disturbed(run.comparisons.iter().filter(|c| c.metric == metric.name())).unwrap_or_default();
         let more = || notes::more_repeats(run, is_built_in, all.iter().flat_map(|(_, e)| e));
@@ -128,7 +129,8 @@ impl Head {
             let other = compared.iter().filter(|_| named.is_some() && !differs(all)).find(gains);
             let (arm, by) = other.map_or((arm, all), |(_, by)| (most(by).0, by));
             let advice = why::advice(base, arm, by, None, more);
-            let open = other.map_or_else(|| open(&advice), |(other, _)| reservation(*other, unit, all, &advice));
+            let open =
+                other.map_or_else(|| open(&advice), |(other, _)| reservation((*other, *metric), unit, all, &advice));
             let advice = (advice, open);
             let head = of_program(run, (base, arm), answer, &compared, advice);
             // Otherwise the advice includes their cost.
@@ -163,13 +165,13 @@ impl Head {
     }
 }
 
-/// Appended to advice that is based on another metric, because the run's own metric may be unknown.
-fn reservation(metric: Metric, unit: Unit, about: &[ByArm<'_>], advice: &why::Advice) -> String {
+/// Appended to advice that is based on `metric`. `about`: the run's first metric, whose effects may be unknown.
+fn reservation((metric, first): (Metric, Metric), unit: Unit, about: &[ByArm<'_>], advice: &why::Advice) -> String {
     let mut effects = about.iter().flat_map(|(_, e)| e);
     let is_known = effects.all(|e| e.c.verdict == Verdict::Equivalent);
-    let rest = if is_known { "" } else { "; the effect on other metrics is unknown" };
+    let rest = if is_known { String::new() } else { format!("; the effect on {} is unknown", called(first, unit)) };
     let matters = advice.changes.then(|| format!(", if {} matters", called(metric, unit)));
-    matters.unwrap_or_default() + rest
+    matters.unwrap_or_default() + &rest
 }
 
 /// For a program: all its metrics, and the counts of its traced runs. `open`: metrics that the advice does not cover.
@@ -278,8 +280,6 @@ fn others(metric: Metric, arm: &str, all: &[ByArm<'_>]) -> String {
     if n == 0 {
         return String::new();
     }
-    let with = |verdict| others().filter(|(_, e)| e.iter().any(|e| e.c.verdict == verdict)).count();
-    let (faster, slower) = (with(Verdict::Faster), with(Verdict::Slower));
     let of_speed = metric.is_of_time() && !metric.is_of_cpu() && !matches!(metric, Metric::Own(_));
     let word = |better: bool| match (of_speed, better) {
         (true, true) => "faster",
@@ -287,10 +287,22 @@ fn others(metric: Metric, arm: &str, all: &[ByArm<'_>]) -> String {
         (false, true) => "better",
         (false, false) => "worse",
     };
-    let said: Vec<String> = [(faster, true), (slower, false)]
+    // The arms with this verdict in at least one of their situations.
+    let with = |verdict, better| {
+        let those = |(_, e): &ByArm<'_>| (e.iter().filter(|e| e.c.verdict == verdict).count(), e.len());
+        let found: Vec<(usize, usize)> = others().map(those).filter(|(those, _)| *those > 0).collect();
+        let (least, most) = (found.iter().map(|f| f.0).min()?, found.iter().map(|f| f.0).max()?);
+        let every = found.iter().map(|f| f.1).max()?;
+        let place = match (least, most) {
+            _ if found.iter().all(|(those, all)| those == all) => String::new(),
+            (a, b) if a == b => format!(" in {a} of {every}"),
+            (a, b) => format!(" in {a}–{b} of {every}"),
+        };
+        Some(format!("{} {}{place}", found.len(), word(better)))
+    };
+    let said: Vec<String> = [(Verdict::Faster, true), (Verdict::Slower, false)]
         .into_iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, better)| format!("{n} {}", word(better)))
+        .filter_map(|(v, better)| with(v, better))
         .collect();
     let said = if said.is_empty() { "no difference detected".into() } else { said.join(", ") };
     format!("; of {}: {said}", plural(n, "other arm"))
@@ -386,3 +398,7 @@ fn also(run: &RunRecord, metric: Metric, unit: Unit, all: &[ByArm<'_>]) -> Optio
     };
     Some(format!("{who}{}{more}", one(effects)))
 }
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

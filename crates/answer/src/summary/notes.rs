@@ -4,7 +4,7 @@ use super::effect::Effect;
 use crate::compare::{failed, metrics};
 use crate::expectation::{Outcome, judge};
 use iotrail_base::words::{plural, span};
-use iotrail_schema::comparison::Comparison;
+use iotrail_schema::comparison::{Comparison, Needed};
 use iotrail_schema::run_record::{CONTROL, RunRecord};
 
 /// A longer measurement is not worthwhile.
@@ -12,8 +12,8 @@ const LONGEST_NS: f64 = 2.0 * 3600e9;
 
 /// Maximum of `run --repeats`.
 const MOST_REPEATS: usize = 1000;
-/// Minimum time between the starts of two measurements.
-const BETWEEN_NS: f64 = 0.5e9;
+/// Maximum of `run --rounds`.
+const MOST_ROUNDS: usize = 20;
 
 pub fn of_run(run: &RunRecord) -> Vec<String> {
     let mut notes = Vec::new();
@@ -65,32 +65,35 @@ fn failures(run: &RunRecord) -> Option<String> {
     })
 }
 
-/// Comparisons of the first metric: those affected by disturbed measurements, and all.
-fn touched(run: &RunRecord) -> Option<(usize, Vec<&Comparison>)> {
+/// Follows the answer for comparisons of one metric if all of them use disturbed measurements.
+pub fn all_disturbed<'c>(mut all: impl Iterator<Item = &'c Comparison>) -> Option<&'static str> {
+    let is = |c: &Comparison| c.disturbed.counted > 0;
+    (is(all.next()?) && all.all(is)).then_some("; other work disturbed every comparison")
+}
+
+/// For the comparisons of the first metric. A comparison that leaves out its disturbed pairs is not disturbed.
+fn disturbed(run: &RunRecord) -> Option<String> {
     let metric = metrics(run).first()?.name();
     let all: Vec<&Comparison> = run.comparisons.iter().filter(|c| c.metric == metric).collect();
-    Some((all.iter().filter(|c| c.disturbed.left_out + c.disturbed.counted > 0).count(), all))
-}
-
-/// Follows the answer for comparisons of one metric if all of them are disturbed.
-pub fn all_disturbed<'c>(mut all: impl Iterator<Item = &'c Comparison>) -> Option<&'static str> {
-    let touched = |c: &Comparison| c.disturbed.left_out + c.disturbed.counted > 0;
-    (touched(all.next()?) && all.all(touched)).then_some("; other work disturbed every comparison")
-}
-
-fn disturbed(run: &RunRecord) -> Option<String> {
-    let (touched, all) = touched(run)?;
     let sum = |f: fn(&Comparison) -> usize| all.iter().map(|c| f(c)).sum::<usize>();
     let (left_out, counted) = (sum(|c| c.disturbed.left_out), sum(|c| c.disturbed.counted));
-    let pairs = sum(|c| c.pairs) + left_out;
-    (touched > 0).then(|| {
-        let counted = if counted > 0 { format!(", {counted} disturbed measurements used (*)") } else { String::new() };
-        format!(
-            "other work disturbed {touched} of {}: {left_out} of {} left out{counted}",
-            plural(all.len(), "comparison"),
-            plural(pairs, "pair")
-        )
-    })
+    let touched = all.iter().filter(|c| c.disturbed.counted > 0).count();
+    // Kernels are not measured in pairs.
+    let unit = if all.iter().all(|c| c.paired) { "pair" } else { "measurement" };
+    let every = sum(|c| if c.paired { c.pairs + c.disturbed.left_out } else { c.disturbed.measurements });
+    let every = plural(every, unit);
+    let used = || {
+        let of = plural(all.len(), "comparison");
+        format!("other work disturbed {touched} of {of}: {} used (*)", plural(counted, &format!("disturbed {unit}")))
+    };
+    match (left_out, counted) {
+        (0, 0) => None,
+        (0, _) => Some(used()),
+        (n, 0) => {
+            Some(format!("other work disturbed {n} of {every}, which {} left out", if n == 1 { "is" } else { "are" }))
+        }
+        (n, _) => Some(format!("{}; {n} of {every} left out", used())),
+    }
 }
 
 /// Blocks added to the plan.
@@ -135,9 +138,16 @@ pub fn more_repeats<'a, 'r: 'a>(
     is_built_in: bool,
     effects: impl Iterator<Item = &'a Effect<'r>>,
 ) -> Option<String> {
-    let needed = effects.filter_map(|e| e.c.to_show_10_percent).map(|n| n.repeats).max()?;
-    let cells = run.cells.iter().filter(|c| c.untestable.is_none()).count();
-    let whole = of_one(run) * needed as f64 * cells as f64;
+    let all: Vec<&Comparison> = effects.map(|e| e.c).collect();
+    let Needed { repeats: needed, seconds } =
+        all.iter().filter_map(|c| c.to_show_10_percent).max_by_key(|n| n.repeats)?;
+    if all.iter().any(|c| !c.paired) {
+        // The sides are kernels, and each boot counts once.
+        let boots =
+            if needed > MOST_ROUNDS { format!("{needed} boots per kernel") } else { format!("--rounds {needed}") };
+        return Some(format!("{boots} would detect ±10 %"));
+    }
+    let whole = seconds.unwrap_or(0.0) * 1e9;
     if whole > LONGEST_NS || needed > MOST_REPEATS {
         return Some(format!(
             "{needed} repeats (about {}) would detect ±10 % here; a quieter machine needs fewer",
@@ -151,18 +161,6 @@ pub fn more_repeats<'a, 'r: 'a>(
         format!("--repeats {needed}")
     };
     Some(format!("{command} would detect ±10 % (about {})", minutes(whole)))
-}
-
-/// Duration of one measurement including warm-up and pauses, from the run's wall time unless that far exceeds the
-/// measured time (as after a resume).
-fn of_one(run: &RunRecord) -> f64 {
-    let all = || run.measurements();
-    let measured: f64 = all().map(|m| m.elapsed_ns as f64).sum();
-    let whole = run.finished_unix_s.map(|end| end.saturating_sub(run.started_unix_s) as f64 * 1e9);
-    let n = run.done().max(1) as f64;
-    let apart = n * BETWEEN_NS;
-    // The run's wall time is in whole seconds, and 0 for a short run.
-    whole.filter(|ns| (measured..20.0 * measured + apart).contains(ns)).unwrap_or(measured + apart) / n
 }
 
 fn minutes(ns: f64) -> String {
@@ -180,15 +178,6 @@ mod tests {
     use iotrail_schema::measurement::Measurement;
     use iotrail_schema::run_record::RunRecord;
     use iotrail_testing::{run::two_by_two, sample};
-
-    #[test]
-    fn the_duration_of_a_sub_second_run_is_its_measured_time() {
-        let mut run = two_by_two();
-        run.cells.iter_mut().for_each(|c| c.measurements = vec![sample::measurement(); 3].into());
-        run.finished_unix_s = Some(run.started_unix_s);
-        let measured = sample::measurement().elapsed_ns as f64;
-        assert!(super::of_one(&run) >= measured, "{}", super::of_one(&run));
-    }
 
     #[test]
     fn a_cell_that_failed_midway_is_reported_once_without_a_verdict() {

@@ -297,7 +297,7 @@ mod tests {
         assert!(h.answer.contains(" (95 % CI ") && h.answer.contains(" → "), "{}", h.answer);
         assert_eq!(
             h.advice.as_deref(),
-            Some("use coop_taskrun, if CPU time per unit of tps matters; the effect on other metrics is unknown")
+            Some("use coop_taskrun, if CPU time per unit of tps matters; the effect on tps is unknown")
         );
         assert!(h.also[0].starts_with("2.0× less CPU time per unit of tps"), "{:?}", h.also);
         assert_eq!(h.forest.unwrap().metric.name(), "tps");

@@ -41,7 +41,12 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
     }
     let one = Unit::of_run(run).one();
     let counted = counted(shown);
-    let each = || COUNTS.iter().map(|metric| metric.counted()).zip(&counted);
+    // The compared metric is not its own reason.
+    let is_other = |metric: &Metric| shown.iter().all(|e| e.c.metric != metric.name());
+    let each = || {
+        let all = COUNTS.iter().zip(&counted).filter(|(metric, _)| is_other(metric));
+        all.map(|(metric, pairs)| (metric.counted(), pairs))
+    };
     let mut parts: Vec<(f64, String)> =
         each().filter_map(|(name, pairs)| count(&format!("{name} per {one}"), pairs.as_ref()?)).collect();
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -57,7 +62,8 @@ pub fn of(run: &RunRecord, base: &str, arm: &str, shown: &[Effect<'_>]) -> (Opti
     let alike: Vec<String> = std::iter::once("delivery paths".to_owned()).chain(known).collect();
     let unexplained =
         || format!("the probes' counts do not explain the difference: {} per {one} are similar", list(&alike));
-    (watched.then(unexplained), None)
+    let is_count = COUNTS.iter().any(|metric| !is_other(metric));
+    ((watched && !is_count).then(unexplained), None)
 }
 
 /// The delivery path whose share grew most.

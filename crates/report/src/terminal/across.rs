@@ -30,7 +30,7 @@ pub fn screen(of: &Across<'_>, answer: &Head, full: bool, style: Style) -> Scree
     let mut out = Screen::new(style);
     summary::of(&mut out, answer);
     if !full {
-        details(&mut out, kernels, store);
+        details(&mut out, kernels, store, answer);
         return out;
     }
     out.blank();
@@ -74,15 +74,17 @@ pub fn screen(of: &Across<'_>, answer: &Head, full: bool, style: Style) -> Scree
     out
 }
 
-/// Each boot is a separate run; `compare` accepts these run numbers.
-fn details(out: &mut Screen, kernels: &[KernelRecord], store: &str) {
+/// Each boot is a separate run. For two kernels, `compare` has the same verdicts on these runs.
+fn details(out: &mut Screen, kernels: &[KernelRecord], store: &str, answer: &Head) {
     let runs = |k: &KernelRecord| k.runs.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
     let measured: Vec<String> = kernels.iter().map(runs).filter(|runs| !runs.is_empty()).collect();
     let Some(first) = kernels.iter().find_map(|k| k.runs.first()) else { return };
     out.blank();
     out.line(&format!("details: iotrail report {first}{store} --full"));
-    if let [a, b, ..] = &measured[..] {
-        out.line(&format!("again:   iotrail compare {a} {b}{store} --full"));
+    // Verdicts on more kernels are adjusted together.
+    if let [a, b] = &measured[..] {
+        let metric = answer.forest.as_ref().map(|f| format!(" --metric {}", f.metric.name())).unwrap_or_default();
+        out.line(&format!("again:   iotrail compare {a} {b}{metric}{store} --full"));
     }
 }
 

@@ -47,11 +47,11 @@ fn the_first_lines_of_several_kernels_match_the_golden_files() {
         ("kernels-order", "order", true, None),
         ("kernels-failed", "delivery", false, Some("the machine showed no sign of life for 90 s")),
     ] {
-        let of = |kernel: &str, runs: [i64; 2]| Boots {
+        let of = |kernel: &str, runs: [i64; 3]| Boots {
             kernel: kernel.into(),
             runs: runs.map(|run| boot(run, kernel, table, emulated)).into(),
         };
-        let mut kernels = vec![of(BASE, [1, 3]), of(OTHER, [2, 4])];
+        let mut kernels = vec![of(BASE, [1, 3, 5]), of(OTHER, [2, 4, 6])];
         if failed.is_some() {
             kernels[1].runs.truncate(1);
         }
@@ -60,7 +60,7 @@ fn the_first_lines_of_several_kernels_match_the_golden_files() {
             kernel: Some(k.kernel.clone()),
             runs: k.runs.iter().map(|r| r.run).collect(),
             emulated: Some(emulated),
-            failed: if k.runs.len() < 2 { failed.map(str::to_owned).into_iter().collect() } else { Vec::new() },
+            failed: if k.runs.len() < 3 { failed.map(str::to_owned).into_iter().collect() } else { Vec::new() },
         };
         let records: Vec<KernelRecord> = kernels.iter().map(record).collect();
         let run = merged(&kernels, &|_, _, _| None).unwrap();
