@@ -124,21 +124,27 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
         _ if broken.is_some() => {
             "search for longer: use a longer --budget; a candidate that breaks a constraint is removed after three blocks".to_owned()
         }
-        Some(_) if open.undecided > 0 => search_longer(found),
-        Some(_) => "nothing: fresh blocks did not reproduce the search's gain".into(),
-        None => "nothing yet: remove the obstacle, and search again".into(),
+        Some(_) if open.undecided > 0 => format!("keep {base} for now; {}", search_longer(found)),
+        Some(_) if its.is_some_and(|e| may_gain(objective, e)) => {
+            format!("keep {base}: fresh blocks did not confirm the search's gain")
+        }
+        Some(_) => format!("keep {base}: fresh blocks did not reproduce the search's gain"),
+        None => format!("keep {base} for now; remove the obstacle, and search again"),
+    };
+    // The interval, and its relation to a gain.
+    let shows = |change: &str| match its.is_some_and(|e| may_gain(objective, e)) {
+        true => format!("{arm} led the search; {fresh} it has {change}, so a gain is possible, but not shown"),
+        false => format!("{arm} led the search; {fresh} it has {change}, so no gain"),
     };
     let answer = match (broken, kept, change) {
-        (Some(text), ..) => format!("keep the current configuration: {arm} breaks {text} {fresh}"),
+        (Some(text), ..) => format!("keep as-is: {arm} breaks {text} {fresh}"),
         (_, Some(kept), Some(change)) => format!("{kept}: {change}"),
         (.., Some(change)) if is_better => format!("{arm}: {change}, {fresh}"),
         (.., Some(change)) if open.undecided > 0 => {
             let undecided = undecided(&open, search.candidates.len());
-            format!("undecided: {undecided}; {arm} led the search, but {fresh} it has {change}")
+            format!("undecided: {undecided}; {}", shows(&change))
         }
-        (.., Some(change)) => {
-            format!("keep the current configuration: {arm} led the search, but {fresh} it has {change}")
-        }
+        (.., Some(change)) => format!("keep as-is: {}", shows(&change)),
         _ => match its {
             None => format!("{arm} led the search, but was not confirmed"),
             Some(e) => {
@@ -161,7 +167,11 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
         when: None,
         why: reasons.filter(|_| used.is_some()),
         advice: Some(advice.unwrap_or(otherwise)),
-        also: how.chain(of_what(run)).chain([how_found(found, &others, search)]).chain(left_out(search)).collect(),
+        also: how
+            .chain(of_what(run))
+            .chain([how_found(found, &others, search, None)])
+            .chain(left_out(search))
+            .collect(),
         table: None,
         forest: None,
         front: None,
@@ -170,14 +180,14 @@ fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome) -> Head {
     }
 }
 
-/// `51 % more IOPS than c0` for an improvement, otherwise `0.990–1.010 times the IOPS of c0`. `None` if the ratio has
-/// no confidence interval.
+/// `51 % more IOPS than c0` for an improvement, otherwise `0.990–1.010 times the IOPS of c0 (95 % CI)`. `None` if the
+/// ratio has no confidence interval.
 fn change(s: &Searched<'_>, unit: Unit, e: &Effect<'_>, base: &str) -> Option<String> {
     let [low, high] = e.c.ci95?;
     let objective = s.metrics.first().copied();
     Some(match objective.filter(|_| better(objective, e) == Some(true)) {
         Some(metric) => format!("{} than {base}{}", range(metric, unit, &[e], true), levels(metric, e, false)),
-        None => format!("{low:.3}–{high:.3} times the {} of {base}", s.names[0].trim_start_matches("the ")),
+        None => format!("{low:.3}–{high:.3} times the {} of {base} (95 % CI)", s.names[0].trim_start_matches("the ")),
     })
 }
 
@@ -191,7 +201,7 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
     let stays = set.iter().any(|name| name == base);
     let leader = run.arms.get(state.leader).map_or("", String::as_str);
     let found = of_state(run, search, state);
-    let stay = |text: String| (true, format!("keep the current configuration: {text}"));
+    let stay = |text: String| (true, format!("keep as-is: {text}"));
     let (keep, answer) = match (stays, state.blocks) {
         (_, 1..) if set.is_empty() => {
             (false, format!("none of {of} remains: each breaks a constraint or could not be measured"))
@@ -217,12 +227,14 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
         }
     };
     let others: Vec<String> = set.iter().filter(|name| *name != base).cloned().collect();
+    let gain = keep.then(|| format!("at most {} better than {base}", percent(state.most_better)));
     let advice = match keep {
         true => "nothing".to_owned(),
         false if set.is_empty() && state.broken.iter().any(Option::is_some) => {
             "relax a constraint: no measured configuration meets all constraints".into()
         }
         false if set.is_empty() && state.blocks > 0 => "check why no candidate could be measured completely".into(),
+        false if found.undecided > 0 && stays => format!("keep {base} for now; {}", search_longer(&found)),
         false if found.undecided > 0 => search_longer(&found),
         false => "search for longer: use a longer --budget".into(),
     };
@@ -236,7 +248,7 @@ fn searched(run: &RunRecord, s: &Searched<'_>, state: &State) -> Head {
         also: broken
             .take(BESIDE)
             .chain(of_what(run))
-            .chain([how_found(&found, &others, search)])
+            .chain([how_found(&found, &others, search, gain)])
             .chain(left_out(search))
             .collect(),
         table: None,
@@ -257,6 +269,16 @@ fn better(metric: Option<Metric>, e: &Effect<'_>) -> Option<bool> {
     let [low, high] = e.c.ci95?;
     let matters = 1.0 + MATTERS / 2.0;
     Some(if metric?.higher_is_better() { low > matters } else { high < 1.0 / matters })
+}
+
+/// Whether the interval includes an improvement.
+fn may_gain(metric: Option<Metric>, e: &Effect<'_>) -> bool {
+    let matters = 1.0 + MATTERS / 2.0;
+    match (metric, e.c.ci95) {
+        (Some(metric), Some([_, high])) if metric.higher_is_better() => high > matters,
+        (Some(_), Some([low, _])) => low < 1.0 / matters,
+        _ => false,
+    }
 }
 
 /// Configurations that were not candidates, each with its reason; if there are many, their number.
@@ -298,15 +320,14 @@ mod tests {
     #[test]
     fn the_current_configuration_is_kept_if_no_candidate_is_better() {
         let h = head(&made::search(&[1.0, 0.8, 0.7], 40));
-        assert_eq!(h.answer, "keep the current configuration: the best of 3 candidates by IOPS");
+        assert_eq!(h.answer, "keep as-is: the best of 3 candidates by IOPS");
         assert_eq!(h.advice.as_deref(), Some("nothing"));
         let h = head(&made::search(&[1.0, 1.0, 0.7], 40));
-        assert!(
-            h.answer.starts_with(
-                "keep the current configuration: by IOPS none of 3 candidates can be better by more than "
-            ),
-            "{h:?}"
-        );
+        assert!(h.answer.starts_with("keep as-is: by IOPS none of 3 candidates can be better by more than "), "{h:?}");
+        // The same statement, with the same number.
+        let (_, most) = h.answer.rsplit_once("more than ").unwrap();
+        let line = h.also.iter().find(|line| line.starts_with("searched ")).unwrap();
+        assert!(line.ends_with(&format!("; at most {most} better than c0: c1 (a few lines)")), "{line}; {}", h.answer);
         let h = head(&made::search(&[1.0, 1.3, 0.7], 2));
         assert!(h.answer.starts_with("undecided: 2 of 3 candidates are undecided after 2 blocks"), "{}", h.answer);
         assert_eq!(head(&made::search(&[1.0, 1.3], 0)).answer, "nothing was compared: no block is complete");
@@ -409,11 +430,14 @@ mod tests {
         );
         let h = head(&confirmation(1.0));
         assert!(
-            h.answer.starts_with("keep the current configuration: c2 led the search, but in 12 fresh blocks it has ")
-                && h.answer.ends_with(" times the IOPS of c0"),
+            h.answer.starts_with("keep as-is: c2 led the search; in 12 fresh blocks it has ")
+                && h.answer.ends_with(" times the IOPS of c0 (95 % CI), so a gain is possible, but not shown"),
             "{}",
             h.answer
         );
+        assert_eq!(h.advice.as_deref(), Some("keep c0: fresh blocks did not confirm the search's gain"));
+        let h = head(&confirmation(0.9));
+        assert!(h.answer.ends_with(" times the IOPS of c0 (95 % CI), so no gain"), "{}", h.answer);
         assert!(!h.also.iter().any(|line| line.contains("write")), "{h:?}");
     }
 
@@ -440,9 +464,9 @@ mod tests {
     #[test]
     fn a_search_without_a_decision_is_undecided_if_its_leader_shows_no_gain() {
         let h = after_two_blocks(1.0);
-        let said = "undecided: 15 of 18 candidates are undecided after 2 blocks; c2 led the search, but in 12 fresh blocks it has ";
+        let said = "undecided: 15 of 18 candidates are undecided after 2 blocks; c2 led the search; in 12 fresh blocks it has ";
         assert!(h.answer.starts_with(said), "{}", h.answer);
-        let advice = "search for longer: --budget 240s is enough if the spread of the measurements stays the same";
+        let advice = "keep c0 for now; search for longer: --budget 240s is enough if the spread of the measurements stays the same";
         assert_eq!(h.advice.as_deref(), Some(advice));
     }
 
@@ -451,8 +475,8 @@ mod tests {
         let h = after_two_blocks(3.4);
         assert!(h.answer.starts_with("c2: 3.4× more IOPS") && h.answer.contains(" than c0"), "{}", h.answer);
         let line = h.also.iter().find(|line| line.starts_with("searched ")).unwrap();
-        let (_, others) = line.split_once("; undecided against the best: ").unwrap_or_else(|| panic!("{line}"));
-        assert_eq!(others, "c1 (a few lines), c3 (a few lines), c4 (a few lines), c5 (a few lines) and 11 more");
+        let (_, others) = line.split_once("; undecided against c1, the leader: ").unwrap_or_else(|| panic!("{line}"));
+        assert_eq!(others, "c3 (a few lines), c4 (a few lines), c5 (a few lines), c6 (a few lines) and 10 more");
     }
 
     #[test]
@@ -490,7 +514,7 @@ mod tests {
     #[test]
     fn constraints_are_checked_in_fresh_blocks() {
         let h = limited(1.5, [0, 2]);
-        assert_eq!(h.answer, "keep the current configuration: c2 breaks p99<1ms in 12 fresh blocks");
+        assert_eq!(h.answer, "keep as-is: c2 breaks p99<1ms in 12 fresh blocks");
         assert!(
             h.advice.unwrap().starts_with("search for longer: use a longer --budget; ")
                 && !h.also.contains(&"write c2".into())
@@ -499,14 +523,14 @@ mod tests {
         let h = limited(1.0, [2, 0]);
         assert!(
             h.answer.starts_with("c2 keeps p99<1ms, which c0 breaks, in 12 fresh blocks: 0.9")
-                && h.answer.ends_with(" times the IOPS of c0"),
+                && h.answer.ends_with(" times the IOPS of c0 (95 % CI)"),
             "{}",
             h.answer
         );
         assert_eq!(h.advice.as_deref(), Some("use c2 (a flag)"));
         let h = limited(1.5, [2, 0]);
         assert!(h.answer.starts_with("c2 keeps p99<1ms, which c0 breaks, in 12 fresh blocks: 51 % more IOPS"), "{h:?}");
-        assert!(limited(1.5, [2, 2]).answer.starts_with("keep the current configuration: c2 breaks p99<1ms"));
+        assert!(limited(1.5, [2, 2]).answer.starts_with("keep as-is: c2 breaks p99<1ms"));
         assert!(limited(1.5, [0, 0]).answer.starts_with("c2: 51 % more IOPS"));
     }
 
@@ -529,6 +553,6 @@ mod tests {
             h.answer,
             "undecided: c2 led the search, but in 12 fresh blocks it cannot be compared with c0: other flags"
         );
-        assert_eq!(h.advice.as_deref(), Some("nothing yet: remove the obstacle, and search again"));
+        assert_eq!(h.advice.as_deref(), Some("keep c0 for now; remove the obstacle, and search again"));
     }
 }

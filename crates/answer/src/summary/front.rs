@@ -193,7 +193,7 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome
         }
         (None, []) => (
             format!(
-                "keep the current configuration: {fresh} {} is better than {base} in {}{}",
+                "keep as-is: {fresh} {} is better than {base} in {}{}",
                 none_of(effects.len()),
                 either(&s.names),
                 if (0..effects.len()).all(|i| is_allowed(&i)) { "" } else { " and keeps every constraint" }
@@ -209,7 +209,7 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome
             let trades: Vec<String> = gains.iter().map(trade).collect();
             (
                 format!(
-                    "keep the current configuration: nothing beats {base} in both {names}, {fresh}; {}",
+                    "keep as-is: nothing beats {base} in both {names}, {fresh}; {}",
                     match gains.iter().any(|i| changes(*i, Verdict::Slower).is_empty()) {
                         true => format!("{} in one of them", better_count(gains.len())),
                         false => trade_count(gains.len()),
@@ -242,7 +242,7 @@ pub(super) fn confirmed(run: &RunRecord, s: &Searched<'_>, found: &SearchOutcome
             .flatten()
             .chain(broken)
             .chain(of_what(run))
-            .chain([how_found(found, &not_confirmed, s.search)])
+            .chain([how_found(found, &not_confirmed, s.search, None)])
             .collect(),
         table: None,
         forest: None,
@@ -328,7 +328,7 @@ pub(super) fn searched(
     let of = plural(run.arms.len(), "candidate");
     let names = list(&s.names);
     let stays = set.iter().any(|name| name == base);
-    let stay = |text: String| (true, format!("keep the current configuration: {text}"));
+    let stay = |text: String| (true, format!("keep as-is: {text}"));
     let text = match (state.blocks, run.finished_unix_s) {
         (0, _) => "nothing was compared: no block is complete".into(),
         _ if stays && set.len() == 1 => {

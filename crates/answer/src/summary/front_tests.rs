@@ -74,7 +74,7 @@ fn a_candidate_better_in_both_objectives_is_recommended() {
     assert_eq!(h.answer, "c1: 51 % more IOPS (95 % CI 48–54 %) than c0, CPU time per I/O no worse, in 12 fresh blocks");
     // 0.5 % more on average, but the interval extends beyond 2 %, so it may be worse.
     let h = head(&confirmation(&[[1.5, 1.005]]));
-    assert!(h.answer.starts_with("keep the current configuration: nothing beats c0 in both "), "{}", h.answer);
+    assert!(h.answer.starts_with("keep as-is: nothing beats c0 in both "), "{}", h.answer);
     assert!(h.answer.ends_with("; 1 candidate is better in one of them"), "{}", h.answer);
     let h = head(&confirmation(&[[1.5, 0.97]]));
     assert_eq!(on_front(&h), [false, true]);
@@ -85,7 +85,7 @@ fn the_current_configuration_is_kept_if_candidates_only_trade_off() {
     let h = head(&confirmation(&[[1.5, 1.4], [0.7, 0.5]]));
     assert_eq!(
         h.answer,
-        "keep the current configuration: nothing beats c0 in both IOPS and CPU time per I/O, in 12 fresh blocks; 2 \
+        "keep as-is: nothing beats c0 in both IOPS and CPU time per I/O, in 12 fresh blocks; 2 \
          candidates trade one for the other"
     );
     let advice = h.advice.clone().unwrap();
@@ -103,7 +103,7 @@ fn gains_not_confirmed_in_fresh_blocks_are_not_recommended() {
     let h = head(&confirmation(&[[1.0, 1.0], [0.9, 1.2]]));
     assert_eq!(
         h.answer,
-        "keep the current configuration: in 12 fresh blocks none of 2 candidates is better than c0 in IOPS or CPU \
+        "keep as-is: in 12 fresh blocks none of 2 candidates is better than c0 in IOPS or CPU \
          time per I/O"
     );
     assert_eq!(h.advice.as_deref(), Some("nothing: fresh blocks did not reproduce the search's gain"));
@@ -152,9 +152,8 @@ fn a_candidate_that_breaks_a_constraint_in_fresh_blocks_is_rejected() {
     assert_eq!(h.front.unwrap().members[1].title(), "c1 (breaks p99<1ms)");
     let h = limited(&both, [0, 2, 2]);
     assert!(
-        h.answer.starts_with(
-            "keep the current configuration: in 12 fresh blocks none of 2 candidates is better than c0 in "
-        ) && h.answer.ends_with(" and keeps every constraint"),
+        h.answer.starts_with("keep as-is: in 12 fresh blocks none of 2 candidates is better than c0 in ")
+            && h.answer.ends_with(" and keeps every constraint"),
         "{}",
         h.answer
     );
@@ -195,7 +194,7 @@ fn the_search_phase_reports_no_gains() {
     run.finished_unix_s = Some(1);
     assert_eq!(
         head(&run).answer,
-        "keep the current configuration: none of the others among 2 candidates is better in IOPS or CPU time per I/O"
+        "keep as-is: none of the others among 2 candidates is better in IOPS or CPU time per I/O"
     );
     assert_eq!(to_confirm(&run), None);
 }

@@ -69,8 +69,14 @@ pub(super) fn of_what(run: &RunRecord) -> Option<String> {
     Some(format!("as-is: {}", words.join(", ")))
 }
 
-/// `searched 16 candidates with 96 measurements (run 7); in one set with it: …`.
-pub(super) fn how_found(found: &SearchOutcome, others: &[String], search: &SearchRecord) -> String {
+/// `searched 16 candidates with 96 measurements (run 7; …); undecided against c1, the leader: …`. `gain`: the most that
+/// the other candidates can gain over the current configuration, if that is the reason to keep it.
+pub(super) fn how_found(
+    found: &SearchOutcome,
+    others: &[String],
+    search: &SearchRecord,
+    gain: Option<String>,
+) -> String {
     let ended = match found.ended {
         Ended::OneLeft if found.set.is_empty() => "none remained",
         Ended::OneLeft => "one remained",
@@ -83,15 +89,18 @@ pub(super) fn how_found(found: &SearchOutcome, others: &[String], search: &Searc
         let effort = search.candidates.iter().find(|c| c.name == *name).map(|c| format!(" ({})", c.effort.words()));
         name.clone() + &effort.unwrap_or_default()
     };
-    let mut named: Vec<String> = others.iter().take(BESIDE).map(effort).collect();
+    let are = match (found.ended, gain) {
+        _ if search.second.is_some() => "also unbeaten".to_owned(),
+        (_, Some(gain)) => gain,
+        (Ended::Budget | Ended::Stopped, None) => format!("undecided against {}, the leader", found.leader),
+        _ => "within 2 % of the best".to_owned(),
+    };
+    let is_other = |name: &&String| !are.starts_with("undecided") || **name != found.leader;
+    let others: Vec<&String> = others.iter().filter(is_other).collect();
+    let mut named: Vec<String> = others.iter().take(BESIDE).map(|name| effort(name)).collect();
     if others.len() > BESIDE {
         named.push(format!("{} more", others.len() - BESIDE));
     }
-    let are = match found.ended {
-        _ if search.second.is_some() => "also unbeaten",
-        Ended::Budget | Ended::Stopped => "undecided against the best",
-        _ => "within 2 % of the best",
-    };
     let beside = if named.is_empty() { String::new() } else { format!("; {are}: {}", list(&named)) };
     format!(
         "searched {} with {} (run {}; {ended}){beside}",
