@@ -1,9 +1,9 @@
 //! `iotrail run`: plans, measures, stores and reports an experiment.
 //!
-//! Exit status: 0 if every measurement was made; 1 if the run was stopped early (its measurements are stored and
-//! printed), with --fail-on-unmet if an expectation is not met, or with --kernels if some kernels have not measured
-//! everything; 4 with --fail-on-unmet if an expectation could not be evaluated; 5 if --verify found corrupt data; 2, 3
-//! and 70 as for all commands.
+//! Exit status: 0 if the run is complete (cells may have failed); 1 if the run was stopped early (its measurements are
+//! stored and printed), with --fail-on-unmet if an expectation is not met, or with --kernels if some kernels have not
+//! measured everything; 4 with --fail-on-unmet if an expectation could not be evaluated; 5 if --verify found corrupt
+//! data; 2, 3 and 70 as for all commands.
 
 mod across;
 

@@ -1,7 +1,7 @@
 //! `iotrail try`: runs a user's unmodified program under other ring flags, CPUs and environments. A short form for
 //! experiments of kind `program`.
 //!
-//! Exit status: 0 if every measurement was made; 1 if stopped early, or if --fail-on matches; 4 with --fail-on if an
+//! Exit status: 0 if the run is complete (arms may have failed); 1 if stopped early, or if --fail-on matches; 4 with --fail-on if an
 //! arm could not be compared; 2, 3 and 70 as for all commands.
 
 use std::ffi::OsString;

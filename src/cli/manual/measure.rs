@@ -79,7 +79,7 @@ pub const RUN: Page = Page {
         ("iotrail run --attach 4711", "Wait for that job, and collect its results."),
     ],
     exit: &[
-        ("0", "All measurements were made."),
+        ("0", "The run is complete. The answer names cells that could not be measured."),
         (
             "1",
             "The run was interrupted (its measurements are stored and printed). With --fail-on-unmet: an expectation is not met. With --kernels: a boot did not complete its run. With --slurm: a node did not complete its part.",
@@ -206,7 +206,7 @@ pub const TRY: Page = Page {
         ("iotrail try --save mine.toml -- ./app", "Write the experiment, to edit and run with iotrail run."),
     ],
     exit: &[
-        ("0", "All measurements were made."),
+        ("0", "The run is complete. The answer names arms that were dropped or that failed."),
         (
             "1",
             "The run was interrupted, or a verdict matches --fail-on. With --slurm: a node did not complete its part.",
