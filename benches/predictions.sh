@@ -91,14 +91,20 @@ def measure(name, kind, change):
         first, second = [iops(run(command)) for command in order]
         both.append((first, second) if i % 2 == 0 else (second, first))
     real, ends = ratio(both)
-    # For a program with synchronous calls, the last of these arms overlaps them.
-    arm = [arm for arm in out["arms"] if "no think time" not in arm["name"]][-1]
-    c = next(c for c in arm["comparisons"] if c["metric"] == "iops")
+    # For a program with synchronous calls, the last of these arms overlaps them. With think time per call, the arm has a second end.
+    ends_of = [a for a in out["arms"] if "no think time" not in a["name"]]
+    is_range = ends_of[-1]["name"].endswith("think time per call")
+    arm = ends_of[-2 if is_range else -1]
+    both_ends = [next(c for c in a["comparisons"] if c["metric"] == "iops") for a in (ends_of[-2:] if is_range else ends_of[-1:])]
+    c = next((c for c in both_ends if c["verdict"] == "inconclusive"), both_ends[0])
     if c["verdict"] == "inconclusive":
         why = (c["reasons"] or ["the interval is too wide"])[0]
         predicted, verdict = "%s: %s" % (interval(c["ratio"], c["ci95"]), why), "not answered"
     else:
-        predicted, verdict = interval(c["ratio"], c["ci95"]), result(c["ci95"], arm["upper_bound"], real, ends)
+        hull = [min(c["ci95"][0] for c in both_ends), max(c["ci95"][1] for c in both_ends)]
+        predicted = interval(c["ratio"], hull) if not is_range else "%.3f to %.3f (%.3f to %.3f)" % (*(c["ratio"] for c in both_ends), *hull)
+        predicted += ", no difference" if c["verdict"] == "equivalent" else ""
+        verdict = result(hull, arm["upper_bound"], real, ends)
     check = out["fidelity"]["iops"]["error"] * out["capture_slowdown"]
     print("| %s, %s | %s | %s | %s | %+.1f %% |" % (name, kind, predicted, interval(real, ends), verdict, 100 * check), flush=True)
     open(file + ".fio", "w").write(json.dumps(both))

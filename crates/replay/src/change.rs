@@ -3,6 +3,15 @@
 use crate::program::{Op, OpKind, Program, Step, Thread, Wait};
 use iotrail_schema::replay_log::{ReplayInterface, ReplayRing};
 
+/// What think time belongs to. A recording does not show this; it matters if calls are merged or divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThinkPer {
+    /// To the requests: a merged call has the sum, and a part of a divided call has its share.
+    Request,
+    /// To the call: a merged call has the longest, and each part of a divided call has all of it.
+    Call,
+}
+
 /// Maximum number of chain ends that any thread has in flight on a ring.
 pub fn depth(program: &Program) -> u32 {
     program.threads.iter().map(|t| depths(t, program.rings.len()).into_iter().max().unwrap_or(0)).max().unwrap_or(0)
@@ -24,7 +33,7 @@ fn tails(ops: &[Op]) -> u32 {
 
 /// Divides submissions of more than `n` requests at the ends of chains. The chains of the later parts are not in flight
 /// yet, so a part needs fewer completions by their number.
-fn split(thread: &mut Thread, n: u32, rings: usize) {
+fn split(thread: &mut Thread, n: u32, rings: usize, think: ThinkPer) {
     let mut steps = Vec::with_capacity(thread.steps.len());
     let mut needed = vec![0u32; rings];
     for (step, ops) in thread.each() {
@@ -44,7 +53,7 @@ fn split(thread: &mut Thread, n: u32, rings: usize) {
             rest = later;
         }
         let mut later = tails(ops);
-        let share = parts.len() as u32;
+        let share = if think == ThinkPer::Request { parts.len() as u32 } else { 1 };
         for part in parts {
             later -= tails(part);
             needed[ring] = step.needs.saturating_sub(later).max(needed[ring]);
@@ -62,6 +71,15 @@ fn split(thread: &mut Thread, n: u32, rings: usize) {
     thread.steps = steps;
 }
 
+/// A thread that merges its submissions, with one chain per step: a program that submits as many requests as it has
+/// reaped submits fewer if it has reaped fewer. `None` if it does not merge, or waits for several completions at once.
+pub fn into_chains(thread: &Thread, rings: usize) -> Option<Thread> {
+    let waits_for_one = thread.steps.iter().all(|step| step.wait_for <= 1 && step.min_complete <= 1);
+    let mut divided = (thread.merges && waits_for_one).then(|| thread.clone())?;
+    split(&mut divided, 1, rings, ThinkPer::Request);
+    Some(divided)
+}
+
 /// The program with `n` chains in flight per thread and ring. If that is more than recorded, the result is an upper
 /// bound, because a request might depend on data of an earlier one.
 pub fn with_depth(mut program: Program, n: u32) -> Program {
@@ -69,7 +87,7 @@ pub fn with_depth(mut program: Program, n: u32) -> Program {
     for thread in &mut program.threads {
         let recorded = depths(thread, rings);
         if recorded.iter().any(|recorded| n < *recorded) {
-            split(thread, n, rings);
+            split(thread, n, rings, ThinkPer::Request);
         }
         let mut submitted = vec![0u32; rings];
         let mut ops = thread.ops.as_slice();
@@ -90,10 +108,11 @@ pub fn with_depth(mut program: Program, n: u32) -> Program {
 }
 
 /// The program with `n` requests per submission, and as many completions per wait.
-pub fn with_batch(mut program: Program, n: u32) -> Program {
+pub fn with_batch(mut program: Program, n: u32, think: ThinkPer) -> Program {
+    let merged = |a: u32, b: u32| if think == ThinkPer::Request { a.saturating_add(b) } else { a.max(b) };
     let rings = program.rings.len();
     for thread in &mut program.threads {
-        split(thread, n, rings);
+        split(thread, n, rings, think);
         let mut steps: Vec<Step> = Vec::with_capacity(thread.steps.len());
         let mut submitted = vec![0u32; rings];
         // Chains submitted before the current batch.
@@ -108,8 +127,9 @@ pub fn with_batch(mut program: Program, n: u32) -> Program {
                 Some(last) => {
                     last.needs = step.needs.max(last.needs).min(before);
                     last.ops += step.ops;
-                    last.think_before_ns = last.think_before_ns.saturating_add(step.think_before_ns);
-                    last.think_ns = last.think_ns.saturating_add(step.think_ns);
+                    last.think_before_ns = merged(last.think_before_ns, step.think_before_ns);
+                    last.idle_ns = last.idle_ns.saturating_add(step.idle_ns);
+                    last.think_ns = merged(last.think_ns, step.think_ns);
                     last.min_complete = last.min_complete.max(step.min_complete);
                     last.gets_events |= step.gets_events;
                 }
@@ -133,6 +153,12 @@ pub fn with_batch(mut program: Program, n: u32) -> Program {
         thread.merges = false;
     }
     program
+}
+
+/// Think time of all threads.
+pub fn think_ns(program: &Program) -> u64 {
+    let steps = program.threads.iter().flat_map(|t| &t.steps);
+    steps.map(|step| u64::from(step.think_before_ns) + u64::from(step.think_ns)).sum()
 }
 
 /// The program with synchronous calls turned into requests on one ring per thread, with `n` in flight. With more than

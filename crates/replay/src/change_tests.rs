@@ -41,19 +41,19 @@ fn a_changed_depth_shifts_the_required_completions() {
 
 #[test]
 fn a_batch_requires_the_completions_of_its_last_submission() {
-    let changed = with_batch(queue(40, 16), 8);
+    let changed = with_batch(queue(40, 16), 8, ThinkPer::Request);
     let steps = &changed.threads[0].steps;
     assert_eq!(steps.iter().map(|s| s.ops).collect::<Vec<_>>(), [8; 5]);
     assert_eq!(needs(&changed), [0, 0, 8, 16, 24]);
     assert!(steps.iter().all(|s| s.wait_for == 8));
     // A batch cannot wait for its own requests.
-    assert_eq!(needs(&with_batch(queue(40, 4), 8)), [0, 8, 16, 24, 32]);
+    assert_eq!(needs(&with_batch(queue(40, 4), 8, ThinkPer::Request)), [0, 8, 16, 24, 32]);
 }
 
 #[test]
 fn a_batch_or_depth_below_the_recorded_one_divides_submissions() {
-    let recorded = || with_batch(queue(40, 16), 8);
-    let halved = with_batch(recorded(), 4);
+    let recorded = || with_batch(queue(40, 16), 8, ThinkPer::Request);
+    let halved = with_batch(recorded(), 4, ThinkPer::Request);
     assert_eq!(halved.threads[0].steps.iter().map(|s| (s.ops, s.wait_for)).collect::<Vec<_>>(), [(4, 4); 10]);
     assert_eq!(needs(&halved), [0, 0, 0, 0, 4, 8, 12, 16, 20, 24]);
     assert_eq!(depth(&halved), 16);
@@ -62,12 +62,43 @@ fn a_batch_or_depth_below_the_recorded_one_divides_submissions() {
     assert_eq!(depth(&shallow), 2);
     let mut chains = recorded();
     chains.threads[0].ops.iter_mut().step_by(2).for_each(|op| op.sqe_flags = LINKED);
-    let kept = with_batch(chains, 3);
+    let kept = with_batch(chains, 3, ThinkPer::Request);
     assert!(
         kept.threads[0].steps.iter().all(|s| s.ops % 2 == 0),
         "chains are not divided: {:?}",
         kept.threads[0].steps
     );
+}
+
+#[test]
+fn think_time_per_call_is_spent_once_in_a_merged_call_and_fully_in_each_part() {
+    let mut program = queue(16, 16);
+    for (at, step) in program.threads[0].steps.iter_mut().enumerate() {
+        (step.think_before_ns, step.think_ns) = (100, at as u32);
+    }
+    let think = |program: &Program| {
+        let steps = &program.threads[0].steps;
+        steps.iter().map(|s| (s.think_before_ns, s.think_ns)).collect::<Vec<_>>()
+    };
+    let summed = with_batch(program.clone(), 8, ThinkPer::Request);
+    let once = with_batch(program.clone(), 8, ThinkPer::Call);
+    assert_eq!(think(&summed), [(800, 28), (800, 92)]);
+    assert_eq!(think(&once), [(100, 7), (100, 15)]);
+    assert_eq!((think_ns(&program), think_ns(&summed), think_ns(&once)), (1720, 1720, 222));
+    assert_eq!(think(&with_batch(summed.clone(), 4, ThinkPer::Request)), [(400, 14), (400, 14), (400, 46), (400, 46)]);
+    assert_eq!(think(&with_batch(summed, 4, ThinkPer::Call)), [(800, 28), (800, 28), (800, 92), (800, 92)]);
+}
+
+#[test]
+fn a_thread_that_submits_what_it_reaped_is_divided_into_chains() {
+    let mut thread = with_batch(queue(40, 16), 8, ThinkPer::Request).threads.remove(0);
+    assert_eq!(into_chains(&thread, 1), None, "fixed batches");
+    thread.merges = true;
+    assert_eq!(into_chains(&thread, 1), None, "waits for 8");
+    thread.steps.iter_mut().for_each(|step| (step.wait_for, step.min_complete) = (1, 1));
+    let divided = into_chains(&thread, 1).unwrap();
+    assert!(divided.steps.iter().all(|s| s.ops == 1), "{:?}", divided.steps);
+    assert_eq!(divided.steps.iter().map(|s| s.needs).collect::<Vec<_>>(), needs(&queue(40, 16)));
 }
 
 #[test]

@@ -22,6 +22,9 @@ const FEW_CALLS: f64 = 0.05;
 /// load.
 const MOST_PREPARATIONS: usize = 1000;
 
+/// Shorter times off the CPU are not waits, but variations of the probes' own time.
+const SHORTEST_IDLE_NS: u64 = 10_000;
+
 const FIXED_FILE: u8 = 1 << 0;
 const ASYNC: u8 = 1 << 4;
 const DRAIN: u8 = 1 << 1;
@@ -74,6 +77,8 @@ struct Building {
     /// User time since the previous step: before the first wait, and after it.
     think_before_ns: u64,
     think_ns: u64,
+    /// Time off the CPU since the previous step, with the probes' own time.
+    idle_ns: u64,
     /// Number of completions that the last sleeping call waited for.
     waited_for: Option<u32>,
     began_ns: Option<u64>,
@@ -173,9 +178,17 @@ impl Compiler {
                 observed.doubts.side_calls += thread.ops.len() as u64;
                 continue;
             }
-            first_ns = first_ns.min(first_step.at_ns);
+            let first_at_ns = first_step.at_ns;
+            // A thread with requests may have waited for their completions.
+            let probes_ns = building.probes_ns.unwrap_or(0);
+            let keeps_idle = is_synchronous && !observed.doubts.imported;
+            for step in &mut thread.steps {
+                let idle_ns = u64::from(step.idle_ns).saturating_sub(probes_ns);
+                step.idle_ns = if keeps_idle && idle_ns >= SHORTEST_IDLE_NS { idle_ns as u32 } else { 0 };
+            }
+            first_ns = first_ns.min(first_at_ns);
             last_ns = last_ns.max(building.last_exit_ns);
-            let threads_ns = building.last_exit_ns.saturating_sub(first_step.at_ns);
+            let threads_ns = building.last_exit_ns.saturating_sub(first_at_ns);
             observed.sums.add(&Sums { threads_ns, idle_ns, ..building.sums });
             requests += thread.ops.len();
             submissions += thread.steps.len();
@@ -386,6 +399,7 @@ impl Building {
             {
                 *sum = sum.saturating_add(ns);
             }
+            self.idle_ns = self.idle_ns.saturating_add(gap - think);
             self.gaps += 1;
             // If all of the gap is probe time, think time is 0, and the rest does not show how long the probes take.
             if think > 0 {
@@ -405,7 +419,7 @@ impl Building {
         self.thread.steps.clear();
         self.thread.ops.clear();
         self.sums = Sums { calls: 1, ..Sums::default() };
-        (self.think_before_ns, self.think_ns, self.waited_for) = (0, 0, None);
+        (self.think_before_ns, self.think_ns, self.idle_ns, self.waited_for) = (0, 0, 0, None);
         self.began_ns = Some(enter_ns);
         (self.gaps, self.probes_ns) = (0, None);
     }
@@ -416,11 +430,12 @@ impl Building {
             ops: ops.len() as u32,
             think_before_ns: brief(self.think_before_ns),
             think_ns: brief(self.think_ns),
+            idle_ns: brief(self.idle_ns),
             at_ns: enter_ns,
             ..step
         });
         self.thread.ops.extend_from_slice(ops);
-        (self.think_before_ns, self.think_ns, self.waited_for) = (0, 0, None);
+        (self.think_before_ns, self.think_ns, self.idle_ns, self.waited_for) = (0, 0, 0, None);
     }
 }
 

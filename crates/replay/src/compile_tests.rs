@@ -244,7 +244,10 @@ fn arbitrary_events_compile_without_a_panic() {
                 assert_eq!(thread.steps.iter().map(|s| s.ops as usize).sum::<usize>(), thread.ops.len());
             }
             let deep = crate::change::with_depth(program.clone(), 2);
-            assert_eq!(crate::change::with_batch(deep, 3).requests(), program.requests());
+            assert_eq!(
+                crate::change::with_batch(deep, 3, crate::change::ThinkPer::Request).requests(),
+                program.requests()
+            );
         }
     }
 }
@@ -263,6 +266,21 @@ fn sync(tid: u32, at: u64) -> ReplayEvent {
         op_flags: 0,
         result: 100,
     })
+}
+
+#[test]
+fn time_off_the_cpu_is_kept_between_synchronous_calls_only() {
+    // 8 ns, 5 µs and 20 µs; only the last is long enough.
+    let calls = [sync(1, 10), sync(1, 20), sync(1, 5030), sync(1, 25_040)];
+    let idle = |events: &[ReplayEvent]| compiled(events).threads[0].steps.iter().map(|s| s.idle_ns).collect::<Vec<_>>();
+    let mut all = vec![file(1)];
+    all.extend(calls);
+    assert_eq!(idle(&all), [0, 0, 0, 20_008]);
+    let mut asynchronous = vec![file(1)];
+    asynchronous.extend(steady(60));
+    let Some(Call(last)) = asynchronous.last_mut() else { panic!("the last event is a call") };
+    (last.enter_ns, last.exit_ns) = (last.enter_ns + 50_000, last.exit_ns + 50_000);
+    assert!(idle(&asynchronous).iter().all(|ns| *ns == 0));
 }
 
 #[test]

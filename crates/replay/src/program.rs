@@ -82,6 +82,8 @@ pub struct Step {
     /// User time before the wait, and (below) after it.
     pub think_before_ns: u32,
     pub think_ns: u32,
+    /// Time off the CPU before a synchronous call.
+    pub idle_ns: u32,
     /// Time since the recording began.
     pub at_ns: u64,
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use rustix::mm::MapFlags;
 
+use crate::change;
 use crate::engine::aio::Aio;
 use crate::engine::null::Null;
 use crate::engine::uring::{Setup, Uring};
@@ -97,6 +98,10 @@ pub fn run(
                 let leaves = AtGate(gate);
                 let run = AssertUnwindSafe(|| {
                     let memory = buffers(thread, longest, options)?;
+                    let divided = (options.speed != Speed::Timestamps)
+                        .then(|| change::into_chains(thread, program.rings.len()))
+                        .flatten();
+                    let thread = divided.as_ref().unwrap_or(thread);
                     let tools = Tools {
                         thread,
                         clock,

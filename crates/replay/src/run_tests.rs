@@ -74,7 +74,7 @@ fn each_interface_submits_each_request_once() {
 fn registered_files_registered_buffers_and_batches_are_replayed() {
     let file = file();
     let options = Options { register_files: true, register_buffers: true, ..Options::default() };
-    let batched = crate::change::with_batch(program(304, 16, OpKind::Read), 8);
+    let batched = crate::change::with_batch(program(304, 16, OpKind::Read), 8, crate::change::ThinkPer::Request);
     let Some(r) = replayed(&batched, options, &file) else { return };
     assert_eq!((r.ios, r.errors), (304, 0));
     assert!((38..=38 * 2 + 1).contains(&r.calls), "{}", r.calls);

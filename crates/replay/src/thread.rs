@@ -122,6 +122,10 @@ impl<E: Engine> Loop<'_, E> {
                 Speed::Think => last = self.think(last, step.think_before_ns),
                 Speed::None => {}
             }
+            if self.tools.speed == Speed::Think && step.idle_ns > 0 {
+                last += self.ticks(step.idle_ns.into());
+                self.sleep_until(last);
+            }
             let Some(ring) = step.ring.filter(|_| !self.tools.synchronous) else {
                 if self.tools.speed == Speed::Think {
                     self.think(last, step.think_ns);

@@ -41,7 +41,7 @@ pub struct ReplayRecord {
 pub enum BatchKind {
     /// Always the same size; a replay never merges submissions.
     Fixed,
-    /// As many requests as were reaped; a replay merges submissions whose dependencies are met.
+    /// As many requests as were reaped; a replay merges and divides submissions.
     AsReaped,
     /// Sizes that do not depend on the number reaped; a replay never merges submissions.
     Varied,
@@ -75,7 +75,8 @@ pub struct ReplayArm {
     pub cpu_per_io_ns: Option<f64>,
     /// I/Os per second: median of the timed replays.
     pub iops: Option<f64>,
-    /// Comparison of this arm with the unchanged replay. Empty for the unchanged replay itself.
+    /// Comparison of this arm with the unchanged replay. Empty for the unchanged replay itself. If the verdict is
+    /// `equivalent`, the interval includes the self-check's error, and `equivalent_within` is 0.15 or less.
     pub comparisons: Vec<Comparison>,
 }
 

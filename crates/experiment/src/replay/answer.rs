@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::arms::Arm;
+use super::arms::{Arm, PER_CALL};
 use super::measure::Round;
-use iotrail_answer::compare::{Metric, Repeat, Side, noise_floor, together, undecided};
+use iotrail_answer::compare::{Metric, Repeat, Side, noise_floor, together, undecided, why_open};
 use iotrail_base::words::{per_io, percent, span, three_digits};
 use iotrail_replay::observed::Observed;
 use iotrail_schema::comparison::{Comparison, EQUIVALENT_WITHIN, Verdict};
@@ -55,14 +55,29 @@ fn side<'a>(arm: &Arm, round: &'a Round) -> Side<'a> {
     Side { name: arm.name.clone(), repeats: repeats.collect() }
 }
 
-/// Makes an effect inconclusive that is within the self-check's error.
+/// Maximum equivalence band. A wider interval is not an answer.
+const WIDEST: f64 = 0.15;
+
+/// Withholds an effect within the self-check's error. If the interval extended by this error is narrow, the answer is
+/// that there is no difference larger than it.
 fn withhold(c: &mut Comparison, error: Option<f64>) {
     let (Some(ratio), Some(error)) = (c.ratio, error) else { return };
     let error = error.abs();
     let effect = ratio.max(1.0 / ratio) - 1.0;
-    let is_answer = matches!(c.verdict, Verdict::Faster | Verdict::Slower) && effect <= error
-        || c.verdict == Verdict::Equivalent && error > c.equivalent_within;
-    if is_answer {
+    let is_effect = matches!(c.verdict, Verdict::Faster | Verdict::Slower);
+    if c.verdict == Verdict::NotComparable || is_effect && effect > error {
+        return;
+    }
+    let extended = c.ci95.filter(|_| c.p.is_some()).map(|[lo, hi]| [lo / (1.0 + error), hi * (1.0 + error)]);
+    // In whole percent, rounded up.
+    let band = |[lo, hi]: [f64; 2]| ((hi.max(1.0 / lo) - 1.0) * 100.0).ceil().max(1.0) / 100.0;
+    if let Some(extended) = extended.filter(|ends| band(*ends) <= WIDEST) {
+        if why_open(c).is_some() {
+            c.reasons.remove(0);
+        }
+        (c.verdict, c.ci95, c.equivalent_within) = (Verdict::Equivalent, Some(extended), band(extended));
+        c.reasons.push(format!("the interval includes the self-check's error of {}", percent(error)));
+    } else if c.verdict != Verdict::Inconclusive {
         c.verdict = Verdict::Inconclusive;
         let what = format!("the effect of {} is within the self-check's error of {}", percent(effect), percent(error));
         c.reasons.insert(0, what);
@@ -71,8 +86,10 @@ fn withhold(c: &mut Comparison, error: Option<f64>) {
 
 /// The answer: what the variants change, or how far the replay deviates from the recording.
 pub(super) fn sentence(arms: &[ReplayArm], fidelity: &BTreeMap<String, Fidelity>, observed: &Observed) -> String {
-    let variants: Vec<String> =
-        arms.iter().filter(|arm| !arm.comparisons.is_empty()).filter_map(|arm| of_variant(&arms[0], arm)).collect();
+    let is_variant = |arm: &ReplayArm| !arm.comparisons.is_empty() && !arm.name.ends_with(PER_CALL);
+    let per_call = |at: usize| arms.get(at + 1).filter(|next| next.name.ends_with(PER_CALL));
+    let variants = arms.iter().enumerate().filter(|(_, arm)| is_variant(arm));
+    let variants: Vec<String> = variants.filter_map(|(at, arm)| of_variant(&arms[0], arm, per_call(at))).collect();
     if !variants.is_empty() {
         return variants.join(" ");
     }
@@ -99,33 +116,51 @@ fn of_interval(ci95: Option<[f64; 2]>) -> String {
     ci95.map_or_else(String::new, |[lo, hi]| format!(" (95 %: {} to {})", three_digits(lo), three_digits(hi)))
 }
 
-/// Describes counts, CPU time and time.
-fn of_variant(unchanged: &ReplayArm, arm: &ReplayArm) -> Option<String> {
-    let of = |metric: Metric| arm.comparisons.iter().find(|c| c.metric == metric.name());
-    let iops = of(Metric::Iops)?;
-    let time = match iops.verdict {
-        Verdict::Faster | Verdict::Slower | Verdict::Equivalent => {
-            let at_most = if arm.upper_bound { "at most " } else { "" };
-            format!("{at_most}{} times the IOPS{}", three_digits(iops.ratio?), of_interval(iops.ci95))
-        }
-        _ => {
-            let why = iops
-                .reasons
-                .first()
-                .cloned()
-                .unwrap_or_else(|| format!("the interval{} is too wide", of_interval(iops.ci95)));
-            format!("no answer for the IOPS: {why}")
-        }
-    };
+/// Describes counts, CPU time and time. `per_call`: the same variant with think time per call, if it is different.
+fn of_variant(unchanged: &ReplayArm, arm: &ReplayArm, per_call: Option<&ReplayArm>) -> Option<String> {
+    let iops = find(arm, Metric::Iops)?;
+    let time = of_iops(iops, per_call.and_then(|arm| find(arm, Metric::Iops)), arm.upper_bound)?;
     // Calls are compared with the unchanged replay, so only if that is the base.
     let (a, b) = (unchanged.counts.calls_per_io, arm.counts.calls_per_io);
     let calls = a.zip(b).filter(|(a, b)| per_io(*a) != per_io(*b) && iops.a == unchanged.name);
     let calls = calls.map(|(a, b)| format!("{} instead of {} system calls per I/O, ", per_io(b), per_io(a)));
-    let cpu = of(Metric::CpuPerIo).filter(|c| matches!(c.verdict, Verdict::Faster | Verdict::Slower));
+    // The program's own CPU time is not known either if its think time is not.
+    let cpu = find(arm, Metric::CpuPerIo).filter(|_| per_call.is_none());
+    let cpu = cpu.filter(|c| matches!(c.verdict, Verdict::Faster | Verdict::Slower));
     let cpu = cpu.and_then(|c| {
         Some(format!("{} of CPU time per I/O ({} times), ", span(arm.cpu_per_io_ns?), three_digits(c.ratio?)))
     });
     Some(format!("{}: {}{}{time}.", arm.name, calls.unwrap_or_default(), cpu.unwrap_or_default()))
+}
+
+fn find(arm: &ReplayArm, metric: Metric) -> Option<&Comparison> {
+    arm.comparisons.iter().find(|c| c.metric == metric.name())
+}
+
+/// Describes the ratio of the IOPS, or the range of both if there are two.
+fn of_iops(iops: &Comparison, per_call: Option<&Comparison>, upper_bound: bool) -> Option<String> {
+    let is_open = |c: &&Comparison| matches!(c.verdict, Verdict::Inconclusive | Verdict::NotComparable);
+    if let Some(open) = [Some(iops), per_call].into_iter().flatten().find(is_open) {
+        let too_wide = || format!("the interval{} is too wide", of_interval(open.ci95));
+        let why = open.reasons.first().cloned().unwrap_or_else(too_wide);
+        return Some(format!("no answer for the IOPS: {why}"));
+    }
+    let ratio = three_digits(iops.ratio?);
+    let at_most = if upper_bound { "at most " } else { "" };
+    if let Some(other) = per_call {
+        let ([a, b], [c, d]) = (iops.ci95?, other.ci95?);
+        let interval = of_interval(Some([a.min(c), b.max(d)]));
+        return Some(format!(
+            "{at_most}{ratio} times the IOPS if think time is per request, and {} times if it is per call{interval}",
+            three_digits(other.ratio?)
+        ));
+    }
+    if iops.verdict == Verdict::Equivalent {
+        let what = if upper_bound { "increase" } else { "difference" };
+        let band = percent(iops.equivalent_within);
+        return Some(format!("no {what} in IOPS larger than {band}: {ratio} times{}", of_interval(iops.ci95)));
+    }
+    Some(format!("{at_most}{ratio} times the IOPS{}", of_interval(iops.ci95)))
 }
 
 #[cfg(test)]
@@ -154,7 +189,14 @@ mod tests {
         let withheld = compared(1.08, Some(-0.1));
         assert_eq!(withheld.verdict, Verdict::Inconclusive);
         assert_eq!(withheld.reasons[0], "the effect of 8 % is within the self-check's error of 10 %");
-        assert_eq!(compared(1.001, Some(0.02)).verdict, Verdict::Equivalent);
+        let equivalent = compared(1.001, Some(0.021));
+        assert_eq!((equivalent.verdict, equivalent.equivalent_within), (Verdict::Equivalent, 0.03));
+        let [lo, hi] = equivalent.ci95.unwrap();
+        assert!((lo - 1.001 / 1.021).abs() < 1e-6 && (hi - 1.001 * 1.021).abs() < 1e-6, "{lo} {hi}");
+        // A small effect within the error is no effect, but the error limits it.
+        let small = compared(0.96, Some(-0.08));
+        assert_eq!((small.verdict, small.equivalent_within), (Verdict::Equivalent, 0.13));
+        assert_eq!(small.reasons, ["the interval includes the self-check's error of 8 %"]);
         assert_eq!(compared(1.001, Some(0.2)).verdict, Verdict::Inconclusive);
         assert_eq!(compared(1.08, None).verdict, Verdict::Faster);
     }
@@ -181,5 +223,26 @@ mod tests {
             "--depth 4: 1.00 instead of 2.00 system calls per I/O, at most 1.28 times the IOPS (95 %: 1.28 to 1.28)."
         );
         assert!(of(compared(1.08, Some(0.1))).contains("no answer for the IOPS: the effect of 8 % is within"));
+        assert!(
+            of(compared(1.03, Some(0.04)))
+                .ends_with("no increase in IOPS larger than 8 %: 1.03 times (95 %: 0.990 to 1.07).")
+        );
+        let range = |per_call: Comparison| {
+            let name = format!("--batch 8{PER_CALL}");
+            let arms = [
+                arm("unchanged", 2.0, vec![]),
+                arm("--batch 8", 0.5, vec![compared(1.2, None)]),
+                arm(&name, 0.5, vec![per_call]),
+            ];
+            sentence(&arms, &BTreeMap::new(), &Observed::default())
+        };
+        assert!(
+            range(compared(1.5, None)).ends_with(
+                "at most 1.20 times the IOPS if think time is per request, and 1.50 times if it is per call (95 %: 1.20 to 1.50)."
+            ),
+            "{}",
+            range(compared(1.5, None))
+        );
+        assert!(range(compared(1.08, Some(0.1))).contains("no answer for the IOPS: the effect of 8 % is within"));
     }
 }

@@ -3,7 +3,7 @@
 use super::{INTERFACES, ReplayOptions, name};
 use iotrail_base::error::{Error, Result};
 use iotrail_load::engine::io_uring::flags::{Flag, Setup};
-use iotrail_replay::change;
+use iotrail_replay::change::{self, ThinkPer};
 use iotrail_replay::program::{LINKED, Program};
 use iotrail_replay::run::{Interface, Options, Speed};
 use iotrail_schema::replay_log::ReplayInterface;
@@ -16,6 +16,8 @@ pub(super) struct Arm {
     pub upper_bound: bool,
     /// The unchanged replay again; the difference between the two is the noise.
     pub is_control: bool,
+    /// The previous arm, with think time per call instead of per request.
+    pub per_call: bool,
     /// Index of the arm that it is compared with.
     pub base: usize,
 }
@@ -38,6 +40,7 @@ pub(super) fn of(program: &Program, asked: &ReplayOptions) -> Result<Vec<Arm>> {
         options: base,
         upper_bound: false,
         is_control,
+        per_call: false,
         base: 0,
     };
     let mut arms = vec![unchanged(UNCHANGED, false), unchanged(AGAIN, true)];
@@ -48,19 +51,39 @@ pub(super) fn of(program: &Program, asked: &ReplayOptions) -> Result<Vec<Arm>> {
         let first = arms.len();
         let without: Vec<Arm> = arms
             .iter()
-            .filter(|arm| !arm.is_control)
+            .filter(|arm| !arm.is_control && !arm.per_call)
             .map(|arm| Arm {
                 name: format!("{}, no think time", arm.name),
                 program: arm.program.clone(),
                 options: Options { speed: Speed::None, ..arm.options },
                 upper_bound: arm.upper_bound,
                 is_control: false,
+                per_call: false,
                 base: first,
             })
             .collect();
         arms.extend(without);
     }
     Ok(arms)
+}
+
+/// Suffix of the arm with think time per call.
+pub(super) const PER_CALL: &str = ", think time per call";
+
+/// If think time per call and per request differ by at most this share of the threads' time, only one is replayed.
+const LEAST_THINK: f64 = 0.02;
+
+/// The arm with batches of `n`, and the arm with think time per call if that is different.
+fn batched(arm: Arm, n: Option<u32>) -> Vec<Arm> {
+    let Some(n) = n else { return vec![arm] };
+    let program = change::with_batch(arm.program.clone(), n, ThinkPer::Call);
+    let arm = Arm { program: change::with_batch(arm.program, n, ThinkPer::Request), ..arm };
+    let apart = change::think_ns(&arm.program).abs_diff(change::think_ns(&program));
+    let least = arm.program.observed.sums.threads_ns as f64 * LEAST_THINK;
+    let is_apart = arm.options.speed == Speed::Think && apart as f64 > least;
+    let name = format!("{}{PER_CALL}", arm.name);
+    let per_call = is_apart.then(|| Arm { name, program, per_call: true, ..arm });
+    std::iter::once(arm).chain(per_call).collect()
 }
 
 /// Whether think time dominates the threads' time.
@@ -145,13 +168,14 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
             options,
             upper_bound,
             is_control: false,
+            per_call: false,
             base: 0,
         };
         let depth = asked.depth.unwrap_or(OVERLAP);
         arms.push(arm("one to one", change::overlapped(program.clone(), 1), false));
         let many = change::overlapped(program.clone(), depth);
-        let many = asked.batch.map_or(many.clone(), |batch| change::with_batch(many, batch));
-        arms.push(arm(&format!("{depth} overlapped"), many, true));
+        let many = arm(&format!("{depth} overlapped"), many, true);
+        arms.extend(batched(many, asked.batch));
         return Ok(arms);
     }
     if let Some(depth) = asked.depth {
@@ -159,12 +183,11 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
         changed = change::with_depth(changed, depth);
         names.push(format!("--depth {depth}"));
     }
-    if let Some(batch) = asked.batch {
-        changed = change::with_batch(changed, batch);
-        names.push(format!("--batch {batch}"));
+    names.extend(asked.batch.map(|batch| format!("--batch {batch}")));
+    if names.is_empty() {
+        return Ok(arms);
     }
-    if !names.is_empty() {
-        arms.push(Arm { name: names.join(" "), program: changed, options, upper_bound, is_control: false, base: 0 });
-    }
-    Ok(arms)
+    let name = names.join(" ");
+    let arm = Arm { name, program: changed, options, upper_bound, is_control: false, per_call: false, base: 0 };
+    Ok(batched(arm, asked.batch))
 }

@@ -4,7 +4,7 @@ use super::arms::{self, Arm};
 use super::check::Checks;
 use super::measure::Round;
 use iotrail_base::error::errno_name;
-use iotrail_base::words::{percent, so_many, span};
+use iotrail_base::words::{percent, so_many, span, three_digits};
 use iotrail_replay::files::Files;
 use iotrail_replay::observed::Observed;
 use iotrail_replay::program::Program;
@@ -20,6 +20,8 @@ const FAST_APART: f64 = 0.1;
 const IDLE: f64 = 0.1;
 /// If the p99 differs by more from the recorded one, the replay does not predict it.
 const TAIL_APART: f64 = 0.2;
+/// If recording slows the replay down by more, the recorded think time has the tail of the probes.
+const MOST_SLOWDOWN: f64 = 1.5;
 
 pub(super) fn of(
     program: &Program,
@@ -28,6 +30,7 @@ pub(super) fn of(
     checks: &Checks,
     files: &Files,
     tail_error: Option<f64>,
+    slowdown: Option<f64>,
 ) -> Vec<ReplayLimit> {
     let o = &program.observed;
     let (d, sums) = (&o.doubts, &o.sums);
@@ -43,7 +46,7 @@ pub(super) fn of(
         })
     };
     let limit = |(code, text): (&str, Option<String>)| Some(ReplayLimit { code: code.into(), text: text? });
-    let known: [(&str, Option<String>); 18] = [
+    let known: [(&str, Option<String>); 19] = [
         ("imported", fixed(d.imported, "an iolog contains no calls, completions or open flags: the replay cannot be checked against the recorded \
                                         program, and files are opened without O_DIRECT")),
         ("unchecked", checks.failed.as_ref().map(|why| {
@@ -70,14 +73,15 @@ pub(super) fn of(
             "think time is {} of the threads' time, and a variant changes only the rest. A changed program may compute less, so the range extends from the arms with the recorded think time to the arms without think time",
             percent(share(sums.think_ns, sums.threads_ns))
         ))),
+        ("think_per_call", fixed(
+            arms.iter().any(|arm| arm.per_call),
+            "the recording does not show whether think time is per call or per request, so the range extends over both",
+        )),
         ("waits_elsewhere", (!d.imported && idle > IDLE).then(|| format!(
-            "the threads were off the CPU for {} of their time between calls: waits for locks, other threads, timers or the CPU are not replayed",
+            "the threads were off the CPU for {} of their time between calls: waits for locks, other threads, timers or the CPU keep their recorded length between synchronous calls, and are not replayed between requests",
             percent(idle)
         ))),
-        ("tail_latency", tail_error.filter(|e| e.abs() > TAIL_APART).map(|e| {
-            let apart = if e > 0.0 { "above" } else { "below" };
-            format!("the p99 of the unchanged replay is {} {apart} the recorded one: the replay does not predict tail latencies", percent(e.abs()))
-        })),
+        ("tail_latency", tail(tail_error, slowdown)),
         ("page_cache", page_cache(program, &checks.observed)),
         ("upper_bound", fixed(upper_bound, "the recording does not show whether a request depends on an earlier request's data: results with more \
                                             requests in flight are upper bounds")),
@@ -103,6 +107,24 @@ pub(super) fn of(
     let untraced = untraced.map(|why| format!("kicks, interrupts and punts are not counted: {why}"));
     let known = known.into_iter().chain(failed).chain([("copies", copies)]);
     known.chain(files.replaced.iter().take(3).map(gone)).chain([("not_traced", untraced)]).filter_map(limit).collect()
+}
+
+/// `error`: of the p99 in the self-check.
+fn tail(error: Option<f64>, slowdown: Option<f64>) -> Option<String> {
+    let why = match (error.filter(|e| e.abs() > TAIL_APART), slowdown.filter(|slowdown| *slowdown > MOST_SLOWDOWN)) {
+        (Some(e), _) => {
+            let apart = if e > 0.0 { "above" } else { "below" };
+            format!("the p99 of the unchanged replay is {} {apart} the recorded one", percent(e.abs()))
+        }
+        (None, Some(slowdown)) => {
+            format!(
+                "recording divided the IOPS by {}, so the recorded p99 is not that of the program",
+                three_digits(slowdown)
+            )
+        }
+        (None, None) => return None,
+    };
+    Some(format!("{why}: the replay does not predict tail latencies"))
 }
 
 /// Buffered requests depend on the page cache, whose state has to match that of the recording.

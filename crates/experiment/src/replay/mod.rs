@@ -158,7 +158,8 @@ pub struct Once {
 pub fn once(program: Program, options: &ReplayOptions, stop: &AtomicBool) -> Result<Once> {
     let arms = arms::of(&program, options)?;
     let files = prepare(&program, options, stop)?;
-    let arm = arms.iter().rev().find(|arm| !arm.is_control && arm.base == 0).expect("the unchanged replay is one");
+    let is_asked = |arm: &&Arm| !arm.is_control && !arm.per_call && arm.base == 0;
+    let arm = arms.iter().rev().find(is_asked).expect("the unchanged replay is one");
     let interrupted = || Error::machine("stopped during the replay", "let the replay run longer, or record less");
     let Run { measurement, latency } = Run::measured(arm, &files, stop)?.ok_or_else(interrupted)?;
     Ok(Once { measurement, latency_histogram: latency.iter().collect() })
@@ -211,7 +212,7 @@ fn record(
             batches::Kind::Varied => BatchKind::Varied,
             batches::Kind::Unknown => BatchKind::Unknown,
         },
-        limits: limits::of(program, arms, rounds, checks, files, tail_error),
+        limits: limits::of(program, arms, rounds, checks, files, tail_error, slowdown),
         fidelity,
         capture_slowdown: slowdown,
         arms: arms_shown,
