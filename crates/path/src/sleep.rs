@@ -107,6 +107,8 @@ const PASSES: [&[Rule]; 3] = [
         rule(Reason::IowqIdle, &["io_wq_worker", "io_wqe_worker"]),
         rule(Reason::UringCompletions, &["__do_sys_io_uring_enter"]),
         rule(Reason::SqpollIdle, &["io_sq_thread"]),
+        // do_freezer_trap is inlined.
+        rule(Reason::Frozen, &["get_signal"]),
         // restart_syscall(2) of a sleep that task work or a signal interrupted. All functions of that sleep are in
         // `.sched.text`.
         rule(Reason::Sleep, &["do_syscall_64", "invoke_syscall", "__do_sys_restart_syscall", "hrtimer_nanosleep_restart"]),
@@ -225,6 +227,16 @@ mod tests {
         assert_eq!(reason(&inlined), Some(Reason::UringCompletions));
         let other = ["__schedule", "schedule", "io_submit_flush", "__do_sys_io_uring_enter", "do_syscall_64"];
         assert_eq!(reason(&other), Some(Reason::Function("io_submit_flush".into())));
+    }
+
+    #[test]
+    fn a_frozen_thread_is_distinguished_from_a_stopped_one() {
+        let outer = ["get_signal", "arch_do_signal_or_restart", "do_syscall_64"];
+        assert_eq!(reason(&[&["__schedule", "schedule"], &outer[..]].concat()), Some(Reason::Frozen));
+        assert_eq!(
+            reason(&[&["__schedule", "schedule", "do_signal_stop"], &outer[..]].concat()),
+            Some(Reason::Stopped)
+        );
     }
 
     #[test]
