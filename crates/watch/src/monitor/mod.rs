@@ -41,6 +41,7 @@ use iotrail_schema::recorded::ClockOrigin;
 use iotrail_schema::stall::{CAPTURE, Capture, Ran, SleepStack, Stall, StalledProcess, Trigger};
 use iotrail_schema::trace_record::{ErrnoCount, OpcodeRecord, TraceRecord};
 use iotrail_stats::random::Random;
+use rustix::process::{getpriority_process, setpriority_process};
 
 use self::account::Accounts;
 use self::budget::{Budget, Keeper, Layer, Slice, Step};
@@ -76,6 +77,9 @@ const TURN: Duration = Duration::from_millis(100);
 
 /// A capture continues for this time after its trigger.
 const AFTER: Duration = Duration::from_secs(2);
+
+/// Nice value of the sampling thread.
+const NICE: i32 = -10;
 
 /// Limits of one capture: samples, threads with stacks, and threads that ran.
 const SAMPLES: usize = 2048;
@@ -138,9 +142,18 @@ pub struct Asked<'a> {
 /// Runs until it is stopped, the duration is over, or the named processes have exited.
 pub fn monitor(options: Options, asked: &Asked<'_>, tell: &mut dyn FnMut(News<'_>)) -> Result<()> {
     allowed()?;
+    prioritise();
     let mut monitor = Monitor::open(options)?;
     tell(News::Ready { processes: monitor.subjects.known.len() });
     monitor.run(asked, tell)
+}
+
+/// On an overloaded machine, samples must not wait for a CPU. The budget limits the cost to other programs.
+fn prioritise() {
+    // Other values are the user's choice. Without CAP_SYS_NICE, it stays 0.
+    if getpriority_process(None) == Ok(0) {
+        setpriority_process(None, NICE).unwrap_or(());
+    }
 }
 
 /// Names of the metrics that --when accepts.

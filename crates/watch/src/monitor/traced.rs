@@ -12,6 +12,7 @@ use iotrail_host::clock;
 use iotrail_host::privileges::{Capability, Privileges};
 use iotrail_probe::choice::Choice;
 use iotrail_schema::trace_record::TraceRecord;
+use rustix::process::{getpriority_process, setpriority_process};
 
 use crate::namespace::Numbers;
 use crate::session::{self, Extra, Options, Stop, Until};
@@ -70,6 +71,10 @@ impl Drop for Tracing {
 
 fn trace(processes: &[u32], span: Duration, stop: &AtomicBool) -> Result<Traced> {
     let began = clock::of_this_thread();
+    // A trace is less urgent than samples. The thread inherited their priority.
+    if getpriority_process(None).is_ok_and(|nice| nice < 0) {
+        setpriority_process(None, 0).unwrap_or(());
+    }
     let numbers = Rc::new(Numbers::of_this_process()?);
     let asked = subject::resolve(&[], processes, processes.is_empty(), &numbers)?;
     let how = Options {
