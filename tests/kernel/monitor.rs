@@ -168,7 +168,7 @@ fn stall(name: &str, trigger: &str, cause: &str) -> Result<(), Failed> {
 fn healthy() -> Result<(), Failed> {
     let mut program = program("healthy")?;
     // On a busy machine, the program may wait for a CPU with completions in its CQ.
-    let mut monitor = Monitor::of(&program, &["--trace", "0", "--threshold", "unreaped=10s"])?;
+    let mut monitor = Monitor::of(&program, &["--trace", "0", "--threshold", "waits_for_cpu=60s"])?;
     line(&mut program)?;
     drop(program.stdin.take());
     assert!(program.wait()?.success());

@@ -91,8 +91,7 @@ fn reason(thread: Option<&ThreadFacts>) -> String {
 /// Set if the thread cannot act at all.
 fn cannot_act(thread: &ThreadFacts) -> Option<String> {
     let is_held = |r: &&Reason| matches!(r, Reason::Stopped | Reason::Frozen | Reason::Ptrace | Reason::CpuQuota);
-    let reason = thread.reason.as_ref().filter(is_held).map(reason_name);
-    reason.or_else(|| thread.lacks_cpu.then(|| "no CPU".into()))
+    thread.reason.as_ref().filter(is_held).map(reason_name)
 }
 
 pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
@@ -239,6 +238,11 @@ pub fn explain(trigger: Trigger, f: &Facts) -> Explanation {
                 span(f.amount)
             ),
         ),
+        Trigger::WaitsForCpu => {
+            let left = (ring.unreaped > 0).then(|| format!(", while {completions} stayed in the CQ of {of_ring}"));
+            let text = format!("{name} was ready to run and waited for a CPU for {time}{}", left.unwrap_or_default());
+            ("no CPU".into(), text)
+        }
         Trigger::WriteErrors => {
             (f.detail.clone(), format!("{} failed in {time}: {}", plural(f.amount as usize, "write"), f.detail))
         }
@@ -311,12 +315,16 @@ mod tests {
             assert_eq!(said.cause, "stopped", "{trigger:?}");
             assert!(said.text.ends_with("thread 7 (db) sleeps in io_uring_enter(2): stopped"), "{}", said.text);
         }
-        let limit = Some(Duration::from_millis(10));
+    }
+
+    #[test]
+    fn a_thread_without_a_cpu_is_reported_with_the_work_that_it_cannot_do() {
+        let ring = Some(RingFacts { fd: Some(3), unreaped: 2, ..RingFacts::default() });
         let waits = ThreadFacts { tid: 7, comm: "db".into(), lacks_cpu: true, ..ThreadFacts::default() };
-        let said = explain(Trigger::LateTimer, &Facts { limit, amount: 876e6, thread: Some(waits), ..f });
+        let f = Facts { for_ns: 512_000_000, ring, thread: Some(waits), ..Facts::default() };
+        let said = explain(Trigger::WaitsForCpu, &f);
         assert_eq!(said.cause, "no CPU");
-        let text = "thread 7 (db) waited in io_uring_enter(2) with a timeout of 10.0 ms, and the wait took 876 ms longer; thread 7 (db) is \
-                    ready to run and waits for a CPU";
+        let text = "thread 7 (db) was ready to run and waited for a CPU for 512 ms, while 2 completions stayed in the CQ of ring 3";
         assert_eq!(said.text, text);
     }
 

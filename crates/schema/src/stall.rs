@@ -41,7 +41,7 @@ crate::named! {
         Unsubmitted = "unsubmitted",
         /// The SQPOLL thread is sleeping although SQEs are published.
         SqpollAsleep = "sqpoll_asleep",
-        /// The SQPOLL thread is running but finds nothing to submit.
+        /// The SQPOLL thread does not sleep although it finds nothing to submit.
         SqpollSpins = "sqpoll_spins",
         /// A thread is sleeping in a system call that submits.
         BlockedSubmission = "blocked_submission",
@@ -51,6 +51,8 @@ crate::named! {
         ThrottledIo = "throttled_io",
         /// The cgroup's CPU quota throttles threads.
         ThrottledCpu = "throttled_cpu",
+        /// A thread with work to do for a ring is ready to run, but no CPU runs it.
+        WaitsForCpu = "waits_for_cpu",
         /// Writes or syncs failed during a window of the counting probes.
         WriteErrors = "write_errors",
         /// More requests per second than allowed were punted to io-wq, during a window of the counting probes.

@@ -17,8 +17,12 @@ use iotrail_schema::stall::Trigger;
 use crate::rings::SQPOLL;
 use crate::state::sums::{DEFER_TASKRUN, Users, needs_wakeup, waits};
 
-/// An SQPOLL thread counts as spinning if it runs for this share of the time.
+/// An SQPOLL thread counts as spinning if it runs for this share of the time in which it does not wait for a CPU.
 const SPINS: f64 = 0.8;
+
+/// Half of the time over which that share is computed: the kernel parks the thread briefly, for example in
+/// io_uring_register(2).
+const SPINS_HALF_NS: u64 = 250_000_000;
 
 /// Maximum gap between throttled samples, since quotas are refilled every 100 ms.
 const QUOTA_GAP_NS: u64 = 150_000_000;
@@ -48,7 +52,7 @@ impl Default for Thresholds {
             Trigger::Unreaped | Trigger::Unsubmitted | Trigger::SqpollAsleep | Trigger::LateTimer => 200,
             Trigger::SqpollSpins => 3000,
             Trigger::BlockedSubmission => 200,
-            Trigger::SlowSync | Trigger::ThrottledIo | Trigger::ThrottledCpu => 500,
+            Trigger::SlowSync | Trigger::ThrottledIo | Trigger::ThrottledCpu | Trigger::WaitsForCpu => 500,
             Trigger::WriteErrors | Trigger::Punts | Trigger::When => 0,
         };
         let times = Trigger::ALL.map(|trigger| (trigger, Duration::from_millis(ms(trigger)))).into();
@@ -170,8 +174,35 @@ struct RingTrack {
     taken_ns: u64,
     posted_ns: u64,
     head_ns: u64,
-    sq_ran_ns: u64,
+    /// Its SQPOLL thread in the last sample that found it working or asleep, and in two later ones.
+    sq: Option<[SqMark; 3]>,
     deep: Option<Deep>,
+}
+
+/// An SQPOLL thread in one sample.
+#[derive(Debug, Clone, Copy)]
+struct SqMark {
+    at_ns: u64,
+    ran_ns: u64,
+    runnable_ns: u64,
+    sleeps: u64,
+    asleep: bool,
+}
+
+impl SqMark {
+    fn of(t: &Thread, at_ns: u64) -> Self {
+        SqMark { at_ns, ran_ns: t.ran_ns, runnable_ns: t.runnable_ns, sleeps: t.sleeps, asleep: t.asleep }
+    }
+
+    /// Whether it has not slept for long since then. It also spins while it waits for a CPU.
+    fn has_spun_since(&self, then: &SqMark) -> bool {
+        let ran = self.ran_ns.saturating_sub(then.ran_ns);
+        let known = ran + self.runnable_ns.saturating_sub(then.runnable_ns);
+        // The kernel adds a wait for a CPU to its counter when the wait ends. A thread that did not sleep waited.
+        let has_slept = self.asleep || then.asleep || self.sleeps != then.sleeps;
+        let slept = if has_slept { (self.at_ns - then.at_ns).saturating_sub(known) } else { 0 };
+        ran as f64 >= SPINS * (ran + slept) as f64
+    }
 }
 
 /// Result of the last deep reading.
@@ -192,8 +223,8 @@ struct ThreadTrack {
     /// Time of the sample that found them changed.
     since_ns: u64,
     ran_ns: u64,
-    /// Time of the sample that found it changed.
-    ran_at_ns: u64,
+    /// While it is runnable: time of the sample that found it changed, or found the thread awake.
+    ran_at_ns: Option<u64>,
     /// Timeout of the wait that began then.
     limit: Option<Duration>,
 }
@@ -225,6 +256,8 @@ struct Now<'s> {
     sample: &'s Snapshot,
     sleeps: &'s Sleeps,
     conditions: Vec<(Key, u64, Facts)>,
+    /// Start of conditions that are known to have been true before this sample.
+    began_ns: BTreeMap<Key, u64>,
 }
 
 impl Triggers {
@@ -243,7 +276,7 @@ impl Triggers {
 
     /// Takes one sample of all processes.
     pub fn take(&mut self, sample: &Snapshot, sleeps: &Sleeps) -> Vec<Event> {
-        let mut now = Now { sample, sleeps, conditions: vec![] };
+        let mut now = Now { sample, sleeps, conditions: vec![], began_ns: BTreeMap::new() };
         let rings: BTreeSet<u64> = sample.rings.iter().map(|r| r.address).collect();
         self.rings.retain(|address, _| rings.contains(address));
         self.usual_ns.retain(|(tgid, fd), _| sample.rings.iter().any(|r| (r.tgid, r.fd) == (*tgid, Some(*fd))));
@@ -253,8 +286,24 @@ impl Triggers {
         sample.threads.iter().for_each(|t| self.thread(t, &mut now));
         self.processes(&mut now);
         self.last_ns = sample.at_ns;
-        let conditions = now.conditions;
-        self.judge(conditions, sample.at_ns)
+        self.blame_cpu(&mut now);
+        self.judge(now, sample.at_ns)
+    }
+
+    /// A thread without a CPU cannot end its stalls: they are one stall with this cause.
+    fn blame_cpu(&self, now: &mut Now<'_>) {
+        let has_quota = |(key, ..): &(Key, u64, Facts)| (key.trigger == Trigger::ThrottledCpu).then_some(key.tgid);
+        let throttled: BTreeSet<u32> = now.conditions.iter().filter_map(has_quota).collect();
+        for (key, marker_ns, facts) in &mut now.conditions {
+            let thread = facts.thread.as_ref().filter(|t| t.lacks_cpu && key.trigger != Trigger::SqpollSpins);
+            let track = thread.and_then(|t| Some((t.tid, self.threads.get(&t.tid)?.ran_at_ns?)));
+            let Some((tid, ran_at_ns)) = track else { continue };
+            *key = Key { trigger: Trigger::WaitsForCpu, tgid: key.tgid, id: tid.into() };
+            *marker_ns = ran_at_ns;
+            now.began_ns.insert(*key, ran_at_ns);
+        }
+        // The quota has its own trigger.
+        now.conditions.retain(|(key, ..)| key.trigger != Trigger::WaitsForCpu || !throttled.contains(&key.tgid));
     }
 
     /// Records a ring's latency p99.9.
@@ -307,7 +356,9 @@ impl Triggers {
         let head = ring.posted.wrapping_sub(ring.unreaped);
         let ran = |tid: Option<u32>| now.sample.threads.iter().find(|t| Some(t.tid) == tid);
         let sq_thread = ran(ring.sq_thread);
-        let sq_ran_ns = sq_thread.map_or(0, |t| t.ran_ns);
+        let shares_sq = |r: &&Ring| r.sq_thread.is_some() && r.sq_thread == ring.sq_thread;
+        let tracks = now.sample.rings.iter().filter(shares_sq).filter_map(|r| self.rings.get(&r.address));
+        let sq_worked_ns = tracks.map(|track| track.taken_ns.max(track.posted_ns)).max().unwrap_or(0);
         let track = self.rings.entry(ring.address).or_insert_with(|| RingTrack {
             taken: ring.taken,
             posted: ring.posted,
@@ -315,7 +366,7 @@ impl Triggers {
             taken_ns: at,
             posted_ns: at,
             head_ns: at,
-            sq_ran_ns,
+            sq: None,
             deep: None,
         });
         let moved = |was: &mut u32, is: u32, when: &mut u64| {
@@ -352,9 +403,10 @@ impl Triggers {
             thread: thread.map(|t| thread_facts(&self.threads, t, now)),
             ..Facts::default()
         };
-        // The sleeping thread is the one that needs an explanation.
-        let user = users.0.iter().find(|t| t.asleep).or(users.0.first()).copied();
-        let mut found = vec![];
+        // A thread without a CPU may be about to act. Otherwise, a sleeping thread needs an explanation.
+        let lacking = users.0.iter().find(|t| lacks_cpu(&self.threads, t, at));
+        let user = lacking.or_else(|| users.0.iter().find(|t| t.asleep)).or(users.0.first()).copied();
+        let (mut found, mut began) = (vec![], vec![]);
         if ring.unreaped > 0 {
             let slept =
                 |t: &Thread| self.threads.get(&t.tid).filter(|k| k.switches == t.switches).map_or(at, |k| k.since_ns);
@@ -396,14 +448,25 @@ impl Triggers {
         if needs_wakeup(ring) {
             found.push((key(Trigger::SqpollAsleep), track.taken_ns, facts(user)));
         }
-        if let Some(sq) = sq_thread.filter(|_| is_sqpoll && at > self.last_ns && self.last_ns > 0) {
-            let share = (sq.ran_ns.saturating_sub(track.sq_ran_ns)) as f64 / (at - self.last_ns) as f64;
-            if share >= SPINS {
-                let marker = track.taken_ns.max(track.posted_ns);
-                found.push((key(Trigger::SqpollSpins), marker, Facts { amount: share.min(1.0), ..facts(Some(sq)) }));
+        if let Some(sq) = sq_thread.filter(|_| is_sqpoll) {
+            let mark = SqMark::of(sq, at);
+            let worked_ns = sq_worked_ns.max(track.taken_ns).max(track.posted_ns);
+            let marks = track.sq.get_or_insert([mark; 3]);
+            if worked_ns > marks[0].at_ns {
+                *marks = [mark; 3];
+            }
+            if !mark.has_spun_since(&marks[1]) {
+                marks[0] = mark;
+            }
+            let ran = mark.ran_ns.saturating_sub(marks[0].ran_ns);
+            if ran > 0 {
+                let amount = (ran as f64 / (at - marks[0].at_ns).max(1) as f64).min(1.0);
+                found.push((key(Trigger::SqpollSpins), worked_ns, Facts { amount, ..facts(Some(sq)) }));
+            }
+            if at - marks[2].at_ns >= SPINS_HALF_NS {
+                *marks = [marks[0], marks[2], mark];
             }
         }
-        track.sq_ran_ns = sq_ran_ns;
         if let Some(deep) = deep {
             // A blocked submission has its own trigger.
             if deep.busy.is_some_and(|n| n > 0) && !users.0.iter().any(|t| submits(t, now.sleeps)) {
@@ -412,11 +475,17 @@ impl Triggers {
                 let worker = now.sample.threads.iter().find(is_stuck);
                 let waiter = || users.0.iter().find(|t| waits(t)).copied();
                 let of = Facts { usual, ..facts(worker.or_else(waiter)) };
+                // The requests in flight are older than both changes. At most half of the threshold may precede the first
+                // reading that found them, because they may have waited as polls until then.
+                let half = usual.map_or(self.thresholds.ns(Trigger::SlowRequest), |usual| usual.threshold_ns) / 2;
+                let began_ns = track.taken_ns.max(track.posted_ns).max(at.saturating_sub(half));
+                began.push((key(Trigger::SlowRequest), began_ns));
                 found.push((key(Trigger::SlowRequest), track.posted_ns, of));
             }
             let late = deep.soonest_ns.and_then(|ns| deep.at_ns.checked_sub(ns)).filter(|ns| *ns > 0);
             if let Some(late) = late {
                 let late_now = late + (at - deep.at_ns);
+                began.push((key(Trigger::LateTimer), (at - late_now).max(track.posted_ns)));
                 found.push((
                     key(Trigger::LateTimer),
                     track.posted_ns,
@@ -425,18 +494,18 @@ impl Triggers {
             }
         }
         now.conditions.extend(found);
+        now.began_ns.extend(began);
     }
 
     fn thread(&mut self, t: &Thread, now: &mut Now<'_>) {
         let at = now.sample.at_ns;
-        let new = ThreadTrack { switches: t.switches, since_ns: at, ran_ns: t.ran_ns, ran_at_ns: at, limit: None };
+        let new = ThreadTrack { switches: t.switches, since_ns: at, ran_ns: t.ran_ns, ran_at_ns: None, limit: None };
         let track = self.threads.entry(t.tid).or_insert(new);
         if track.switches != t.switches {
             (track.switches, track.since_ns, track.limit) = (t.switches, at, None);
         }
-        if track.ran_ns != t.ran_ns {
-            (track.ran_ns, track.ran_at_ns) = (t.ran_ns, at);
-        }
+        let waits_since = track.ran_at_ns.filter(|_| track.ran_ns == t.ran_ns).unwrap_or(at);
+        (track.ran_ns, track.ran_at_ns) = (t.ran_ns, (!t.asleep).then_some(waits_since));
         let sleep = now.sleeps.get(&t.tid);
         track.limit = track.limit.or(sleep.and_then(|s| s.limit));
         let (since, limit) = (track.since_ns, track.limit);
@@ -505,15 +574,16 @@ impl Triggers {
     }
 
     /// Compares the conditions of this sample with those of the last one.
-    fn judge(&mut self, conditions: Vec<(Key, u64, Facts)>, at: u64) -> Vec<Event> {
+    fn judge(&mut self, now: Now<'_>, at: u64) -> Vec<Event> {
         let mut events = vec![];
-        for (key, marker_ns, mut facts) in conditions {
-            let held = self.held.entry(key).or_insert(Held { since_ns: at, last_ns: at, has_fired: false });
+        for (key, marker_ns, mut facts) in now.conditions {
+            let since_ns = now.began_ns.get(&key).copied().unwrap_or(at);
+            let held = self.held.entry(key).or_insert(Held { since_ns, last_ns: at, has_fired: false });
             if marker_ns > held.since_ns {
                 if held.has_fired {
                     events.push(Event::Over { key, since_ns: held.since_ns, until_ns: held.last_ns });
                 }
-                *held = Held { since_ns: at, last_ns: at, has_fired: false };
+                *held = Held { since_ns, last_ns: at, has_fired: false };
             }
             held.last_ns = at;
             let threshold = facts.usual.map_or(self.thresholds.ns(key.trigger), |usual| usual.threshold_ns);
@@ -565,13 +635,17 @@ fn busy(depth: &Depth) -> Option<u64> {
     depth.in_flight.map(|n| n.saturating_sub(apart).into())
 }
 
+fn lacks_cpu(tracks: &BTreeMap<u32, ThreadTrack>, t: &Thread, at_ns: u64) -> bool {
+    let track = tracks.get(&t.tid).filter(|k| k.ran_ns == t.ran_ns && !t.asleep);
+    track.and_then(|k| k.ran_at_ns).is_some_and(|ns| at_ns - ns >= LACKS_CPU_NS)
+}
+
 fn thread_facts(tracks: &BTreeMap<u32, ThreadTrack>, t: &Thread, now: &Now<'_>) -> ThreadFacts {
-    let track = tracks.get(&t.tid).filter(|k| k.ran_ns == t.ran_ns);
     ThreadFacts {
         tid: t.tid,
         comm: t.comm.clone(),
         is_asleep: t.asleep,
-        lacks_cpu: !t.asleep && track.is_some_and(|k| now.sample.at_ns - k.ran_at_ns >= LACKS_CPU_NS),
+        lacks_cpu: lacks_cpu(tracks, t, now.sample.at_ns),
         call: t.call.map(syscall_name),
         reason: now.sleeps.get(&t.tid).and_then(|s| s.reason.clone()).filter(|_| t.asleep),
     }

@@ -247,6 +247,7 @@ fn an_sqpoll_thread_that_runs_without_work_is_a_stall() {
         tgid: 7,
         is_kernels: true,
         ran_ns: i * share * MS / 10,
+        sleeps: i * (100 - share),
         ..Thread::default()
     };
     let of = || Ring { setup_flags: SQPOLL, sq_thread: Some(9), ..ring() };
@@ -260,20 +261,124 @@ fn an_sqpoll_thread_that_runs_without_work_is_a_stall() {
 }
 
 #[test]
+fn an_sqpoll_thread_that_waits_for_a_cpu_spins() {
+    let of = || Ring { setup_flags: SQPOLL, sq_thread: Some(9), ..ring() };
+    // It runs for 10 of 80 ms. The kernel adds each wait to its counter when the wait ends.
+    let sq = |i: u64, sleeps| Thread {
+        tid: 9,
+        tgid: 7,
+        is_kernels: true,
+        ran_ns: (i / 8) * 10 * MS,
+        runnable_ns: (i / 8) * 70 * MS,
+        sleeps,
+        ..Thread::default()
+    };
+    let mut s = Samples::new();
+    s.of(3500, |i| (vec![elsewhere(), sq(i, 0)], vec![of()]));
+    assert_eq!(s.fired(), [("sqpoll_spins", None)]);
+    let Some(Event::Fired { facts, .. }) = s.events.first() else { panic!("{:?}", s.events) };
+    assert!((0.12..0.13).contains(&facts.amount), "{}", facts.amount);
+    // Asleep.
+    s.of(1000, |_| (vec![elsewhere(), Thread { asleep: true, ..sq(350, 1) }], vec![of()]));
+    let [(_, Some(lasted))] = s.fired()[..] else { panic!("{:?}", s.fired()) };
+    assert!((3300..3800).contains(&lasted), "{lasted} ms");
+}
+
+#[test]
+fn an_sqpoll_thread_that_works_for_another_ring_does_not_spin() {
+    let mut s = Samples::new();
+    let sq = |i: u64| Thread { tid: 9, tgid: 7, is_kernels: true, ran_ns: i * 10 * MS, ..Thread::default() };
+    let of = |address, taken| Ring { address, taken, setup_flags: SQPOLL, sq_thread: Some(9), ..ring() };
+    s.of(5000, |i| (vec![elsewhere(), sq(i)], vec![of(1, 1), of(2, i as u32)]));
+    assert_eq!(s.fired(), []);
+}
+
+#[test]
 fn a_wait_that_exceeds_its_timeout_is_a_late_timer() {
     let mut s = Samples::new();
     let limit = Some(Duration::from_millis(100));
     s.sleeps.insert(7, Sleep { reason: Some(Reason::UringCompletions), limit, ..Sleep::default() });
     s.of(250, |_| (vec![waiting(0, 1)], vec![ring()]));
     assert_eq!(s.fired(), [], "100 ms of its limit, and 150 ms");
-    // The thread is runnable but without a CPU.
-    s.sleeps.clear();
-    s.of(100, |_| (vec![Thread { asleep: false, ..waiting(0, 1) }], vec![ring()]));
+    s.of(100, |_| (vec![waiting(0, 1)], vec![ring()]));
     let Some(Event::Fired { key, facts, .. }) = s.events.first() else { panic!("{:?}", s.events) };
     assert_eq!((key.trigger, key.id, facts.limit, facts.amount as u64 / MS), (Trigger::LateTimer, 7, limit, 200));
-    assert!(facts.thread.as_ref().is_some_and(|t| t.lacks_cpu));
+    s.sleeps.clear();
     s.of(100, |i| (vec![Thread { switches: 2 + i, ..waiting(0, 1) }], vec![ring()]));
     assert_eq!(s.fired(), [("late_timer", Some(240))]);
+}
+
+#[test]
+fn stalls_of_a_thread_without_a_cpu_are_one_stall_with_this_cause() {
+    let runnable = |ran_ns| Thread { asleep: false, ran_ns, ..elsewhere() };
+    let of =
+        || vec![Ring { unreaped: 1, unsubmitted: 1, has_overflowed: true, ..ring() }, Ring { address: 2, ..ring() }];
+    let mut s = Samples::new();
+    s.of(490, |_| (vec![runnable(1)], of()));
+    assert_eq!(s.fired(), []);
+    s.of(100, |_| (vec![runnable(1)], of())).of(20, |_| (vec![runnable(2)], vec![ring()]));
+    assert_eq!(s.fired(), [("waits_for_cpu", Some(580))]);
+    let Some(Event::Fired { key, facts, .. }) = s.events.first() else { panic!("{:?}", s.events) };
+    assert_eq!((key.tgid, key.id, facts.for_ns), (7, 7, 500 * MS), "since the first sample");
+    // It slept for long, and has just woken.
+    s.of(900, |_| (vec![Thread { ran_ns: 2, ..elsewhere() }], vec![ring()])).of(190, |_| (vec![runnable(2)], of()));
+    assert_eq!(s.fired().len(), 1);
+    // It runs, and does not reap.
+    s.of(300, |i| (vec![runnable(i)], vec![Ring { unreaped: 1, ..ring() }]));
+    assert_eq!(s.fired().last(), Some(&("unreaped", None)));
+}
+
+#[test]
+fn a_thread_without_a_cpu_may_be_about_to_reap() {
+    let mut s = Samples::new();
+    let runnable = || Thread { tid: 8, asleep: false, ..elsewhere() };
+    s.of(490, |_| (vec![elsewhere(), runnable()], vec![Ring { unreaped: 1, ..ring() }]));
+    assert_eq!(s.fired(), []);
+}
+
+#[test]
+fn a_cpu_quota_is_the_cause_of_waits_for_a_cpu() {
+    let mut s = Samples::new();
+    for i in 0..100 {
+        let process = Process { tgid: 7, quota_ns: i / 10 * 50 * MS, ..Process::default() };
+        let threads = vec![Thread { asleep: false, ..elsewhere() }];
+        let rings = vec![Ring { unreaped: 1, ..ring() }];
+        let at_ns = (1000 + i * 10) * MS;
+        let sample = Snapshot { at_ns, threads, rings, processes: vec![process], ..Snapshot::default() };
+        s.events.extend(s.triggers.take(&sample, &s.sleeps));
+    }
+    assert_eq!(s.fired(), [("throttled_cpu", None)]);
+}
+
+#[test]
+fn the_certain_length_of_a_stall_is_its_threshold_plus_two_or_three_sampling_intervals() {
+    const INTERVAL: u64 = 11;
+    let has_fired = |trigger: Trigger, lasts_ms: u64, phase: u64| {
+        let mut s = Samples::new();
+        for i in 0..200 {
+            let at_ms = i * INTERVAL + phase;
+            let stalls = (1000..1000 + lasts_ms).contains(&at_ms);
+            // Before the stall, requests complete between any two samples.
+            let posted = (at_ms.min(999) / INTERVAL) as u32 + u32::from(at_ms >= 1000 + lasts_ms);
+            let is_slow = trigger == Trigger::SlowRequest && stalls;
+            let taken = posted + u32::from(is_slow);
+            let unreaped = u32::from(trigger == Trigger::Unreaped && stalls);
+            let before = Snapshot { at_ns: s.at_ns, rings: vec![ring()], ..Snapshot::default() };
+            let depth = Depth { in_flight: Some(is_slow.into()), ..Depth::default() };
+            let depth = (!s.triggers.suspects(&before).is_empty()).then_some(depth);
+            s.at_ns = at_ms * MS;
+            let rings = vec![Ring { taken, posted, unreaped, depth, ..ring() }];
+            let sample = Snapshot { at_ns: s.at_ns, threads: vec![elsewhere()], rings, ..Snapshot::default() };
+            s.events.extend(s.triggers.take(&sample, &s.sleeps));
+        }
+        s.fired().iter().any(|(name, _)| *name == trigger.name())
+    };
+    // Two intervals, and for a slow request one more until the next reading.
+    for (trigger, intervals) in [(Trigger::Unreaped, 2), (Trigger::SlowRequest, 3)] {
+        let length = Thresholds::default().ns(trigger) / MS + intervals * INTERVAL;
+        let always = |lasts_ms| (0..INTERVAL).all(|phase| has_fired(trigger, lasts_ms, phase));
+        assert!(always(length) && !always(length - INTERVAL), "{trigger:?}");
+    }
 }
 
 #[test]
