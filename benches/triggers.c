@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -271,8 +270,6 @@ int main(int argc, char **argv)
 		/* As long as a stall at most, so that the thread sleeps before and after it. */
 		params.sq_thread_idle = 60000;
 		line();
-		/* Its condition is a share of a CPU, which the thread gets on a busy machine too. */
-		setpriority(PRIO_PROCESS, 0, -20);
 	}
 	need(io_uring_queue_init_params(DEPTH, &ring, &params) == 0, "io_uring_queue_init_params");
 	if (!strcmp(name, "sqpoll_spins")) {
