@@ -8,7 +8,7 @@ use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::trace_record::TraceRecord;
 
 /// Calls that set up objects for later use.
-const SETUP: [&str; 13] = [
+const SETUP: [&str; 16] = [
     "io_uring_setup",
     "io_uring_register",
     "io_setup",
@@ -16,6 +16,9 @@ const SETUP: [&str; 13] = [
     "epoll_create1",
     "eventfd2",
     "timerfd_create",
+    "inotify_init1",
+    "inotify_add_watch",
+    "pipe2",
     "socket",
     "mlock",
     "bind",
@@ -43,6 +46,15 @@ fn refused(syscall: &str, errno: &str) -> (&'static str, &'static str) {
         ("io_setup", "EAGAIN") => (
             "the events of all aio contexts in the system (fs.aio-nr) would exceed fs.aio-max-nr",
             "raise fs.aio-max-nr (`sysctl fs.aio-nr fs.aio-max-nr` shows its use), or create fewer or smaller contexts",
+        ),
+        ("inotify_init1", "EMFILE") => (
+            "the user has reached fs.inotify.max_user_instances (128 by default, summed over the user's processes and containers), or the process \
+             RLIMIT_NOFILE",
+            "raise fs.inotify.max_user_instances (sysctl), or add all watches to one instance (inotify_add_watch(2)), and close unused instances",
+        ),
+        ("inotify_add_watch", "ENOSPC") => (
+            "the user has reached fs.inotify.max_user_watches, summed over the user's processes",
+            "raise fs.inotify.max_user_watches (sysctl), or watch fewer files and directories; the disk is not full",
         ),
         (_, "EMFILE") => (
             "the process has reached RLIMIT_NOFILE open descriptors",
@@ -221,6 +233,7 @@ fn calls_fail(t: &TraceRecord) -> Option<Finding> {
     let habits = failed.filter(|(c, _, n)| *n >= ENOUGH_CALLS && *n as f64 >= FAIL * c.judged() as f64);
     let (c, errno, n) = habits.max_by_key(|(.., n)| *n)?;
     let (why, remedy) = match errno.as_str() {
+        errno if limit(&c.syscall, errno).is_some() => limit(&c.syscall, errno)?,
         "EAGAIN" if ["splice", "sendfile"].contains(&c.syscall.as_str()) => (
             "a descriptor is non-blocking (O_NONBLOCK, SPLICE_F_NONBLOCK), and no data was available, or the pipe or socket to write to was full",
             "wait for the descriptor that is not ready: EPOLLIN of the source, or EPOLLOUT of a full pipe or socket. While the destination is full, the \
@@ -260,7 +273,13 @@ fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
             "send small buffers without MSG_ZEROCOPY, keep fewer sends in flight, and read the zero-copy notifications (recvmsg(2) with \
              MSG_ERRQUEUE); or raise net.core.optmem_max",
         ),
-        ("accept" | "accept4" | "recvmsg", "EMFILE" | "ENFILE") => refused(syscall, errno),
+        ("connect", "EAGAIN") => (
+            "the accept queue of the AF_UNIX socket is full: the server accepts more slowly than clients connect, or its backlog is too small",
+            "raise the backlog of the server's listen(2) and net.core.somaxconn, and let the server accept faster; a blocking connect(2) waits instead",
+        ),
+        ("accept" | "accept4" | "recvmsg" | "open" | "openat" | "openat2", "EMFILE" | "ENFILE") => {
+            refused(syscall, errno)
+        }
         ("fcntl", "EAGAIN" | "EACCES") => (
             "another process holds a lock on the file (F_SETLK)",
             "hold the lock for a shorter time there (shorter transactions, no sleeps or network calls within them); or wait with F_SETLKW instead of sleeping \
@@ -299,7 +318,8 @@ fn is_plain(syscall: &str) -> bool {
 const LIMITED: f64 = 0.01;
 
 fn limited(t: &TraceRecord) -> Option<Finding> {
-    let calls = of_name(t, &MOVES).chain(of_name(t, &SYNCS)).chain(of_name(t, &["fcntl", "flock"]));
+    let names = ["fcntl", "flock", "open", "openat", "openat2"];
+    let calls = of_name(t, &MOVES).chain(of_name(t, &SYNCS)).chain(of_name(t, &names));
     let failed = calls.flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
     let of_limits = failed.filter_map(|(c, errno, n)| Some((c, errno, n, limit(&c.syscall, errno)?)));
     let meant = of_limits.filter(|(c, _, n, _)| *n >= super::ENOUGH_EVENTS && *n as f64 >= LIMITED * c.judged() as f64);
