@@ -106,6 +106,7 @@ pub(crate) fn woken_by(nr: u32, wakes: &[(wake_key, wake)]) -> Vec<WokenBy> {
             .map(|(_, name)| format!("{prefix}{name}"))
             .collect(),
         share: wake.count as f64 / all.max(1) as f64,
+        is_closed: wake.closed != 0,
     };
     of.into_iter().take(WOKEN_BY).map(one).collect()
 }

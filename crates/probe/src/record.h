@@ -1006,7 +1006,7 @@ struct wake_key {
 struct wake {
 	__u64 count; /* number of sampled waits */
 	__u32 mode;
-	__u32 unused;
+	__u32 closed; /* at the last sample, the descriptor was closed, or open for another file */
 	char name[16]; /* last component of its path; for a socket, its protocol's name */
 };
 

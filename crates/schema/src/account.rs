@@ -507,6 +507,9 @@ pub struct WokenBy {
     pub events: Vec<String>,
     /// Share of the call's waits that returned events.
     pub share: f64,
+    /// The process has closed the descriptor, or reuses its number: a copy keeps the file open. Omitted: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_closed: bool,
 }
 
 /// Upper bound on the share of a time that removing a finding's cause could save.

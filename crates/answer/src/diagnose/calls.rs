@@ -140,7 +140,7 @@ const NEARLY_ALL: f64 = 0.8;
 
 pub const EPOLL_SPINS: Rule = Rule {
     code: "epoll_spins",
-    about: "at least 10,000 epoll_wait(2) or poll(2) calls per second, and at least 80 % of the program's I/O calls. Or at least 1,000 such calls per second, half of which returned a hang-up or an error of one descriptor. Or at least 10,000 inline poll completions per second on a ring, or as many expired timeouts, and at least 80 % of the ring's completions",
+    about: "at least 10,000 epoll_wait(2) or poll(2) calls per second, and at least 80 % of the program's I/O calls. Or at least 1,000 such calls per second, half of which returned a hang-up or an error of one descriptor, or an event of a descriptor that the process has closed. Or at least 10,000 inline poll completions per second on a ring, or as many expired timeouts, and at least 80 % of the ring's completions",
     checks: &[Check::Trace(epoll_spins), Check::Ring(ring_spins)],
     ..RULE
 };
@@ -156,6 +156,10 @@ fn is_hang_up(by: &WokenBy) -> bool {
 fn of_descriptor(by: &WokenBy) -> &'static str {
     let is = |event: &str| by.events.iter().any(|name| name.ends_with(event));
     match by.file.as_deref() {
+        _ if by.is_closed => {
+            "call epoll_ctl(2) with EPOLL_CTL_DEL before close(2): epoll watches the open file, not the descriptor, until the last copy is closed. \
+             Close inherited descriptors in child processes (O_CLOEXEC); only closing the epoll instance removes a file without a descriptor"
+        }
         _ if is_hang_up(by) => {
             "on EPOLLHUP or EPOLLERR remove the descriptor (EPOLL_CTL_DEL) or close it: both are reported even if not requested"
         }
@@ -178,15 +182,25 @@ fn epoll_spins(t: &TraceRecord) -> Option<Finding> {
     let share = c.count as f64 / all.max(1) as f64;
     let with_events = c.ended.is_some_and(|ended| ended.completions as f64 >= MOST * c.count as f64);
     let by = c.woken_by.first().filter(|by| with_events && by.share >= MOST && by.fd.is_some());
-    let (least, part) = if by.is_some_and(is_hang_up) { (HANG_UPS_PER_S, 0.0) } else { (SPINS_PER_S, NEARLY_ALL) };
+    let (least, part) = if by.is_some_and(|by| is_hang_up(by) || by.is_closed) {
+        (HANG_UPS_PER_S, 0.0)
+    } else {
+        (SPINS_PER_S, NEARLY_ALL)
+    };
     if c.count < ENOUGH_CALLS || per_s < least || share < part {
         return None;
     }
     let (what, remedy) = match (with_events, by) {
         (true, Some(by)) => {
             let file = by.file.as_ref().map(|file| format!(", {file}")).unwrap_or_default();
+            let why = match by.is_closed {
+                true => {
+                    "although the process has closed it: a copy in another process (fork(2)) or of dup(2) keeps the file open and registered"
+                }
+                false => "and the program did not handle that event",
+            };
             let what = format!(
-                "descriptor {} of process {}{file}, ended {} of them with {}, and the program did not handle that event",
+                "descriptor {} of process {}{file}, ended {} of them with {}, {why}",
                 by.fd.unwrap_or_default(),
                 by.tgid,
                 percent(by.share),

@@ -69,14 +69,15 @@ struct eventpoll {
 #define WAKE_MASK 63
 #define POLLFDS 16
 
-static __always_inline void count_wake(struct wake_key *key, struct file *file)
+static __always_inline void count_wake(struct wake_key *key, struct file *file, bool closed)
 {
 	struct wake *known = bpf_map_lookup_elem(&wakes, key);
 	if (known) {
+		known->closed = closed;
 		__sync_fetch_and_add(&known->count, 1);
 		return;
 	}
-	struct wake fresh = { .count = 1 };
+	struct wake fresh = { .count = 1, .closed = closed };
 	if (file) {
 		fresh.mode = BPF_CORE_READ(file, f_inode, i_mode);
 		bpf_probe_read_kernel_str(fresh.name, sizeof(fresh.name), BPF_CORE_READ(file, f_path.dentry, d_name.name));
@@ -102,7 +103,7 @@ __noinline int epoll_woke(__u32 nr, __u32 events)
 		key.fd = BPF_CORE_READ(item, ffd.fd);
 		file = BPF_CORE_READ(item, ffd.file);
 	}
-	count_wake(&key, file);
+	count_wake(&key, file, file && file_at(task, key.fd) != file);
 	return 0;
 }
 
@@ -126,7 +127,7 @@ __noinline int poll_woke(__u32 nr)
 			key.events = polled.revents;
 		}
 	}
-	count_wake(&key, key.fd < 0 ? NULL : file_at(task, key.fd));
+	count_wake(&key, key.fd < 0 ? NULL : file_at(task, key.fd), false);
 	return 0;
 }
 

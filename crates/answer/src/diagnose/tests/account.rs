@@ -467,6 +467,7 @@ fn a_hung_up_descriptor_is_reported_with_its_file() {
         file: Some("UNIX-STREAM socket".into()),
         events: vec![events.into()],
         share: 1.0,
+        is_closed: false,
     };
     let with = |t: &mut TraceRecord, events| t.calls.as_mut().unwrap()[0].woken_by = vec![of(events)];
     with(&mut t, "EPOLLHUP");
@@ -480,6 +481,9 @@ fn a_hung_up_descriptor_is_reported_with_its_file() {
     assert!(only(&t, "epoll_spins").remedy.contains("EPOLL_CTL_DEL"), "reads do not consume it");
     with(&mut t, "EPOLLIN");
     assert_eq!(codes(&t), Vec::<String>::new(), "but data they do");
+    t.calls.as_mut().unwrap()[0].woken_by[0].is_closed = true;
+    let f = only(&t, "epoll_spins");
+    assert!(f.text.contains("although the process has closed it") && f.remedy.contains("before close(2)"), "{f:?}");
     t.calls.as_mut().unwrap()[1].count = 100;
     with(&mut t, "EPOLLOUT");
     assert!(only(&t, "epoll_spins").remedy.contains("data to send"));
