@@ -274,7 +274,11 @@ fn is_answer(opcode: &str, errno: &str) -> bool {
 fn is_odd_if_most(t: &TraceRecord, o: &OpcodeRecord, name: &str, n: u64) -> bool {
     let of = |is_meant: fn(&OpcodeRecord) -> bool| t.total.opcodes.iter().filter(move |o| is_meant(o));
     match name {
-        "ENOENT" => o.opcode.contains("cancel") && n as f64 >= NEARLY_ALL * o.judged() as f64,
+        "ENOENT" => {
+            let others: u64 = of(|o| !o.opcode.contains("cancel")).map(OpcodeRecord::judged).sum();
+            let come_too_late = t.total.open.is_empty() && others >= n;
+            o.opcode.contains("cancel") && n as f64 >= NEARLY_ALL * o.judged() as f64 && !come_too_late
+        }
         "EPIPE" | "ECONNRESET" => moves_data(&o.opcode),
         "ECANCELED" => {
             let short: u64 = of(|o| moves_data(&o.opcode)).map(|o| o.short.unwrap_or(0)).sum();
@@ -301,7 +305,7 @@ pub fn unexpected(t: &TraceRecord) -> u64 {
 pub const REQUESTS_FAIL: Rule = Rule {
     code: "requests_fail",
     about: "at least half of the requests of one operation (of at least 100), or all (of at least 20), failed with the same errno, and no other finding reports that errno. \
-            ENOENT of cancels counts if at least 90 % of them failed with it. EPIPE and ECONNRESET count for requests that move data; ECANCELED \
+            ENOENT of cancels counts if at least 90 % of them failed with it, unless all other requests completed. EPIPE and ECONNRESET count for requests that move data; ECANCELED \
             counts for these if short requests or expired timeouts ended their chains and the program cancels no requests",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,

@@ -800,6 +800,12 @@ fn results_such_as_enoent_count_as_failures_if_nearly_all_requests_fail() {
     let f = only(&failing("async_cancel", 400, "ENOENT", 400), "requests_fail");
     assert!(f.text.contains("no request matches") && f.remedy.contains("user_data"), "{f:?}");
     assert_eq!(codes(&failing("async_cancel", 400, "ENOENT", 200)), Vec::<String>::new(), "lost races");
+    let mut late = failing("async_cancel", 400, "ENOENT", 400);
+    late.rings[0].opcodes.push(opcode("openat", 400, 1_000));
+    late.total.opcodes.push(opcode("openat", 400, 1_000));
+    assert_eq!(codes(&late), Vec::<String>::new(), "after the requests had completed");
+    late.total.open = vec![open("recv", Course::Poll, 20, 1_000_000)];
+    assert!(codes(&late).contains(&"requests_fail".to_owned()));
     assert!(only(&failing("send", 400, "EPIPE", 240), "requests_fail").remedy.contains("close the descriptor"));
     assert_eq!(codes(&failing("send", 400, "EPIPE", 40)), Vec::<String>::new());
     assert!(only(&failing("recv", 400, "EINVAL", 400), "errors").remedy.contains("IOSQE_BUFFER_SELECT"));
