@@ -196,6 +196,8 @@ pub struct SocketQueue {
     pub listens: bool,
     /// The program set the size of the buffer.
     pub is_set: bool,
+    /// EPOLLONESHOT has disabled its events.
+    pub is_disarmed: bool,
     /// Kernel address of its epoll; 0 if it is in none.
     pub epoll: u64,
     /// Kernel address of its file.
@@ -204,9 +206,9 @@ pub struct SocketQueue {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
-    /// Bytes that a read left, and that EPOLLET does not report; without an epoll, all bytes.
+    /// Bytes that a read left, and that EPOLLET does not report; without an epoll, or disarmed: all bytes.
     Unread,
-    /// Connections of a listening socket in an epoll with EPOLLET.
+    /// Connections of a listening socket in an epoll with EPOLLET or EPOLLONESHOT, or in none.
     Unaccepted,
     /// Datagrams or connections that were dropped since the socket's creation.
     Dropped,
@@ -462,19 +464,22 @@ fn request(r: &types::snapshot_request) -> Request {
 }
 
 fn socket_queue(q: &types::snapshot_queue) -> SocketQueue {
+    let queue = match types::socket_queue(q.queue) {
+        types::socket_queue::QUEUE_UNREAD => Queue::Unread,
+        types::socket_queue::QUEUE_UNACCEPTED => Queue::Unaccepted,
+        types::socket_queue::QUEUE_DROPPED => Queue::Dropped,
+        _ => Queue::Full,
+    };
+    let is_unread = matches!(queue, Queue::Unread | Queue::Unaccepted);
     SocketQueue {
         tgid: q.tgid,
         fd: q.fd,
-        queue: match types::socket_queue(q.queue) {
-            types::socket_queue::QUEUE_UNREAD => Queue::Unread,
-            types::socket_queue::QUEUE_UNACCEPTED => Queue::Unaccepted,
-            types::socket_queue::QUEUE_DROPPED => Queue::Dropped,
-            _ => Queue::Full,
-        },
+        queue,
         amount: q.amount,
         limit: q.limit,
         listens: q.listens != 0,
-        is_set: q.is_set != 0,
+        is_set: q.is_set != 0 && !is_unread,
+        is_disarmed: q.is_set != 0 && is_unread,
         epoll: q.epoll,
         file: q.file,
     }

@@ -160,10 +160,12 @@ pub enum Unread {
     Partly,
     /// EPOLLET does not report the connections that remain in the accept queue.
     Unaccepted,
-    /// The ring has no request in flight.
+    /// The ring has no request in flight, except timeouts.
     NotArmed,
     /// No accept is in flight, and no epoll watches the socket.
     NotAccepting,
+    /// EPOLLONESHOT has disabled the descriptor's events.
+    Disarmed,
 }
 
 /// A socket that dropped datagrams or connections while the program was traced.

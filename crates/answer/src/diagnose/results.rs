@@ -6,7 +6,7 @@ use iotrail_base::words::{count, list, percent, plural, so_many, span};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::opcode::{READS, RECV_ZC, SOCKET, SPLICES, WRITES, is};
-use iotrail_schema::state::Unread;
+use iotrail_schema::state::{Unread, UnreadSocket};
 use iotrail_schema::trace_record::{BufferGroup, EndedRequest, FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
 /// Minimum share for the events to cost time; single ones only show that the limit was reached.
@@ -75,7 +75,10 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
     evidence.extend((rearmed > 0).then_some(("unarmed_ns", unarmed_ns as f64)));
     // A group that has buffers at times gives some.
     let never = groups().filter(|b| b.taken == 0 && b.enobufs >= ENOUGH).max_by_key(|b| b.enobufs);
-    let not_again = rearmed == 0 && groups().any(|b: &BufferGroup| b.enobufs > 0);
+    let unread = t.state.as_ref().and_then(|state| state.unread.as_ref());
+    let unread = unread.filter(|of| of.because == Unread::NotArmed);
+    let stays = unread.is_some_and(|of| of.at_end && of.for_ns >= NOT_AGAIN_NS);
+    let not_again = stays || rearmed == 0 && groups().any(|b: &BufferGroup| b.enobufs > 0);
     let (text, remedy) = match never.filter(|b| b.enobufs * 2 >= ended) {
         Some(b) => {
             evidence.push(("group", f64::from(b.group)));
@@ -94,12 +97,15 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
             (text, Some(remedy))
         }
         None => {
-            let unread = t.state.as_ref().and_then(|state| state.unread.as_ref());
-            let unread = unread.filter(|of| of.because == Unread::NotArmed);
-            let unread =
-                unread.map(|of| format!(": {} bytes unread for {}", count(of.bytes as f64), span(of.for_ns as f64)));
+            let after_timeout = expired * 2 >= ended && !not_again;
             let unarmed = match rearmed {
-                0 if not_again => format!(", but it did not{}", unread.unwrap_or_default()),
+                _ if not_again => {
+                    let bytes = |of: &UnreadSocket| {
+                        format!(": {} bytes unread for {}", count(of.bytes as f64), span(of.for_ns as f64))
+                    };
+                    format!(", but it did not{}", unread.map(bytes).unwrap_or_default())
+                }
+                0 if after_timeout => "; until then no receive is armed".into(),
                 0 => String::new(),
                 n => {
                     format!("; until then no receive was armed, for {} on average", span(unarmed_ns as f64 / n as f64))
@@ -110,11 +116,7 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
                  request, and the program must resubmit the request{}{unarmed}",
                 so_many(ended, &format!("{names} completion")),
                 percent(share),
-                if expired * 2 >= ended {
-                    ", here each time after a timeout: until then no receive is armed"
-                } else {
-                    ""
-                }
+                if after_timeout { ", here each time after a timeout" } else { "" }
             );
             (text, not_again.then(|| format!("{SUBMIT_AGAIN}; and {}", BUFFERS_EXHAUSTED.advice)))
         }

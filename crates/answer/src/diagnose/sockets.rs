@@ -1,12 +1,12 @@
 //! Sockets whose buffers or queues are too small.
 
 use super::calls::of_name;
-use super::state::{PART, bound, share};
+use super::state::{PART, UNREAD_NS, bound, share};
 use super::{Check, ENOUGH_EVENTS, Matter, RULE, Rule};
 use iotrail_base::words::{bytes, count, list, percent};
 use iotrail_schema::account::{BoundOf, CallRecord};
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::state::SocketDrops;
+use iotrail_schema::state::{SocketDrops, UnreadSocket};
 use iotrail_schema::trace_record::TraceRecord;
 
 /// Smaller shares are single bursts.
@@ -34,6 +34,11 @@ fn received(t: &TraceRecord) -> Option<f64> {
 
 fn socket_drops(t: &TraceRecord) -> Option<Finding> {
     let of: &SocketDrops = t.state.as_ref()?.drops.as_ref().filter(|of| of.dropped >= ENOUGH_EVENTS)?;
+    // Nothing reads the socket: a larger buffer would fill too.
+    let is_unread = |unread: &UnreadSocket| (unread.tgid, unread.fd) == (of.tgid, of.fd) && unread.for_ns >= UNREAD_NS;
+    if t.state.as_ref()?.unread.as_ref().is_some_and(is_unread) {
+        return None;
+    }
     let share = received(t).filter(|_| !of.listens).map(|n| of.dropped as f64 / (of.dropped as f64 + n));
     if share.is_some_and(|share| share < LOST) {
         return None;

@@ -78,7 +78,7 @@ pub(super) const NAGLE: Rule = Rule {
 
 pub(super) const UNREAD_SOCKET: Rule = Rule {
     code: "unread_socket",
-    about: "data stayed unread in a socket registered with EPOLLET for at least 1 s, and for at least a quarter of the sampled time or until its end. A read had consumed a part of the data, and all threads slept, one of them in epoll_wait(2). Or connections stayed in its accept queue. Or all data stayed unread in a socket while a thread waited in io_uring_enter(2) and its rings had no request in flight. Or connections stayed in the accept queue of a socket without epoll while a thread waited there",
+    about: "data stayed unread in a socket registered with EPOLLET for at least 1 s, and for at least a quarter of the sampled time or until its end. A read had consumed a part of the data, and all threads slept, one of them in epoll_wait(2). Or connections stayed in its accept queue. Or all data stayed unread in a socket that EPOLLONESHOT had disarmed, or while a thread waited in io_uring_enter(2) and its rings had no request in flight except timeouts. Or connections stayed in the accept queue of a socket without epoll while a thread waited there",
     advice: "with EPOLLET, read the socket at each event until EAGAIN, or until a read returns fewer bytes than requested: epoll reports the \
              remaining data only when more data arrives; or register the socket without EPOLLET",
     checks: &[Check::Trace(unread_socket)],
@@ -334,7 +334,7 @@ fn nagle(t: &TraceRecord) -> Option<Finding> {
 }
 
 /// A program that handles a single message for longer is slow for another reason.
-const UNREAD_NS: u64 = 1_000_000_000;
+pub(super) const UNREAD_NS: u64 = 1_000_000_000;
 
 fn unread_socket(t: &TraceRecord) -> Option<Finding> {
     let state = t.state.as_ref()?;
@@ -355,13 +355,18 @@ fn unread_socket(t: &TraceRecord) -> Option<Finding> {
             "with EPOLLET, call accept4(2) at each event until EAGAIN: epoll reports the remaining connections only when another one arrives; or register the \
              listening socket without EPOLLET",
         ),
+        Unread::Disarmed => (
+            "EPOLLONESHOT disabled the descriptor's events when it reported one, and the program did not enable them again",
+            "after each event, call epoll_ctl(2) with EPOLL_CTL_MOD and all events that the program still waits for (EPOLLIN too after an EPOLLOUT); or \
+             register the socket without EPOLLONESHOT",
+        ),
         Unread::NotAccepting => (
             "No request of its rings accepts them",
             "keep an accept in flight on each listening socket, and submit a multishot accept again after a completion without IORING_CQE_F_MORE; close \
              listening sockets that the program does not use: with SO_REUSEPORT, the kernel distributes the connections among all of them",
         ),
         Unread::NotArmed => (
-            "No request of its rings is in flight, so that nothing reads them",
+            "No request of its rings is in flight that reads them",
             "submit the receive again after each completion without IORING_CQE_F_MORE: a multishot request ends with ENOBUFS, an error or a full CQ, and \
              then receives nothing",
         ),
@@ -376,7 +381,8 @@ fn unread_socket(t: &TraceRecord) -> Option<Finding> {
 fn unread_now(of: &UnreadSocket) -> String {
     let backlog = of.backlog.map(|n| format!(" (backlog {})", count(n as f64))).unwrap_or_default();
     let (noun, state, call) = match of.because {
-        Unread::Partly => ("byte", "unread in", "epoll_wait"),
+        Unread::Disarmed if of.backlog.is_some() => ("connection", "not accepted from", "epoll_wait"),
+        Unread::Partly | Unread::Disarmed => ("byte", "unread in", "epoll_wait"),
         Unread::Unaccepted => ("connection", "not accepted from", "epoll_wait"),
         Unread::NotArmed => ("byte", "unread in", "io_uring_enter"),
         Unread::NotAccepting => ("connection", "not accepted from", "io_uring_enter"),

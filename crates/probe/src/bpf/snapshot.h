@@ -102,7 +102,7 @@ struct snapshot_socket {
 };
 
 enum socket_queue {
-	QUEUE_UNREAD,     /* bytes that a read left, which EPOLLET does not report; without an epoll: all bytes */
+	QUEUE_UNREAD,     /* bytes that a read left, which EPOLLET does not report; without an epoll, or with EPOLLONESHOT: all bytes */
 	QUEUE_UNACCEPTED, /* connections of a listening socket that is in an epoll with EPOLLET */
 	QUEUE_DROPPED,    /* datagrams, or connections of a listening socket, since its creation */
 	QUEUE_FULL,       /* bytes in a send buffer whose size the program set, while a sender waits for space */
@@ -117,7 +117,7 @@ struct snapshot_queue {
 	__u32 amount;
 	__u32 limit;   /* bytes of the buffer, or connections */
 	__u32 listens;
-	__u32 is_set;  /* the program set the size of the buffer */
+	__u32 is_set;  /* the program set the size of the buffer; QUEUE_UNREAD, QUEUE_UNACCEPTED: EPOLLONESHOT has disarmed the descriptor */
 	__u64 epoll;   /* private data of its file; 0: the socket is in none */
 	__u64 file;
 };

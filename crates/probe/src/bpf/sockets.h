@@ -82,6 +82,19 @@ struct tcp_sock {
 #define SOCK_SNDBUF_LOCK 1
 #define SOCK_RCVBUF_LOCK 2
 #define SOCK_NOSPACE (1 << 2)
+#define EPOLL_EVENTS 0xffff /* all events that a descriptor may report; the flags are higher bits */
+
+/* Inode number of the peer of an AF_UNIX stream socket. */
+static __always_inline __u64 peer_inode(struct socket *socket)
+{
+	struct unix_sock *sk = (void *)BPF_CORE_READ(socket, sk);
+	struct socket_alloc *peer;
+
+	if (!bpf_core_field_exists(sk->peer) || BPF_CORE_READ((struct sock *)sk, __sk_common.skc_family) != AF_UNIX)
+		return 0;
+	peer = (void *)BPF_CORE_READ(sk, peer, sk_socket);
+	return peer ? BPF_CORE_READ(peer, vfs_inode.i_ino) : 0;
+}
 
 /* Buffers of a queue. A walk is too large for the stack here. */
 struct buffers {
@@ -133,6 +146,8 @@ static __noinline int write_queues(struct walk *w, struct file___held *file, str
 		out.epoll = (__u64)BPF_CORE_READ(item, ep);
 	}
 	bool edge = events & EPOLLET && events & EPOLLIN;
+	/* An event has disabled all events, until EPOLL_CTL_MOD. */
+	bool disarmed = events & EPOLLONESHOT && !(events & EPOLL_EVENTS);
 	out.listens = BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN;
 	if (out.listens || protocol == IPPROTO_UDP) {
 		out.queue = QUEUE_DROPPED;
@@ -144,7 +159,8 @@ static __noinline int write_queues(struct walk *w, struct file___held *file, str
 	if (out.listens) {
 		out.queue = QUEUE_UNACCEPTED;
 		out.amount = family == AF_UNIX ? BPF_CORE_READ(sk, sk_receive_queue.qlen) : BPF_CORE_READ(sk, sk_ack_backlog);
-		if (edge || !node)
+		out.is_set = disarmed;
+		if (edge || disarmed || !node)
 			put(w, &out);
 		return 0;
 	}
@@ -161,15 +177,16 @@ static __noinline int write_queues(struct walk *w, struct file___held *file, str
 		put(w, &out);
 	}
 	struct buffers own = { .at = (__u64)BPF_CORE_READ(sk, sk_receive_queue.next), .end = (__u64)&sk->sk_receive_queue };
-	if (!own.at || own.at == own.end || (node ? !edge : !w->ring && !w->written))
+	if (!own.at || own.at == own.end || (node ? !edge && !disarmed : !w->ring && !w->written))
 		return 0;
 	struct sk_buff *first = (void *)own.at;
 	__u32 taken = 0; /* bytes of the first buffer that were read */
 	out.queue = QUEUE_UNREAD;
 	out.amount = 0;
-	if (family == AF_UNIX) {
+	out.is_set = disarmed;
+	if (family == AF_UNIX || protocol == IPPROTO_UDP) {
 		bpf_loop(SOCKETS, one_buffer, &own, 0);
-		if (bpf_core_field_exists(struct unix_skb_parms, consumed))
+		if (family == AF_UNIX && bpf_core_field_exists(struct unix_skb_parms, consumed))
 			taken = BPF_CORE_READ((struct unix_skb_parms *)&first->cb, consumed);
 		out.amount = own.bytes - taken;
 	} else if (protocol == IPPROTO_TCP) {
@@ -178,7 +195,7 @@ static __noinline int write_queues(struct walk *w, struct file___held *file, str
 		taken = copied - sequence;
 		out.amount = BPF_CORE_READ(tcp, rcv_nxt) - copied;
 	}
-	if ((__s32)out.amount > 0 && (!node || (__s32)taken > 0))
+	if ((__s32)out.amount > 0 && (!node || disarmed || (__s32)taken > 0))
 		put(w, &out);
 	return 0;
 }

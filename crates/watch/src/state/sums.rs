@@ -55,7 +55,7 @@ pub struct Sums {
     faults_of_exited: u64,
     /// Processes of earlier samples: their new sockets and threads belong to the trace.
     processes: BTreeSet<u32>,
-    /// Processes whose rings have no request in flight, in the last deep sample.
+    /// Processes whose rings have at most timeouts in flight, in the last deep sample.
     unarmed: BTreeSet<u32>,
     /// Throttled time of the process's cgroup at the first and the last sample.
     quota_ns: BTreeMap<u32, (u64, u64)>,
@@ -195,7 +195,7 @@ impl Sums {
             let depths = sample.rings.iter().filter_map(|r| r.depth.as_ref());
             self.held = depths.flat_map(held).map(|r| (r.address, r.user_data)).collect();
             let is_idle = |r: &Ring| {
-                let has_none = |d: &Depth| d.armed == 0 && d.timeouts == 0 && d.in_flight.is_none_or(|n| n == 0);
+                let has_none = |d: &Depth| d.armed == 0 && d.in_flight.is_none_or(|n| n <= d.timeouts);
                 r.depth.as_ref().is_some_and(has_none) && r.unsubmitted == 0 && !r.has_task_work && r.unreaped == 0
             };
             let of = |tgid: u32| sample.rings.iter().filter(move |r| r.tgid == tgid);
@@ -299,16 +299,19 @@ impl Sums {
         }
         let sum = self.unread.entry(key).or_default();
         let because = match socket.queue {
+            _ if socket.is_disarmed => Unread::Disarmed,
             Queue::Unaccepted if socket.epoll == 0 => Unread::NotAccepting,
             Queue::Unaccepted => Unread::Unaccepted,
             _ if socket.epoll == 0 => Unread::NotArmed,
             _ => Unread::Partly,
         };
         // Connections are taken one at a time, and others arrive.
-        let is_other = sum.since_ns == 0 || sum.bytes != socket.amount && !socket.listens;
-        if is_other || sum.sample + 1 != self.samples {
-            (sum.bytes, sum.since_ns) = (socket.amount, sample.at_ns);
+        let is_whole = matches!(because, Unread::NotArmed | Unread::Disarmed);
+        let is_read = socket.amount < sum.bytes || socket.amount > sum.bytes && !is_whole;
+        if sum.since_ns == 0 || is_read && !socket.listens || sum.sample + 1 != self.samples {
+            sum.since_ns = sample.at_ns;
         }
+        sum.bytes = socket.amount;
         sum.sample = self.samples;
         let waits = |t: &&Thread| match because {
             Unread::NotArmed => waits(t) && self.unarmed.contains(&socket.tgid),
@@ -540,7 +543,18 @@ mod tests {
 
     fn socket(queue: Queue, amount: u32) -> SocketQueue {
         let listens = queue == Queue::Unaccepted;
-        SocketQueue { tgid: 7, fd: 5, queue, amount, limit: 64, listens, is_set: true, epoll: 0xe, file: 0xf }
+        SocketQueue {
+            tgid: 7,
+            fd: 5,
+            queue,
+            amount,
+            limit: 64,
+            listens,
+            is_set: true,
+            is_disarmed: false,
+            epoll: 0xe,
+            file: 0xf,
+        }
     }
 
     /// One sample per 100 ms of a process whose only thread sleeps in epoll_wait(2).
