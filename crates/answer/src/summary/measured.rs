@@ -8,7 +8,9 @@ use crate::traced::Scope;
 use crate::unit::Unit;
 use crate::warnings::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
-use iotrail_schema::account::{Account, BoundOf, Reason, RequestAccount, RequestStage, ThreadRow, ThreadState};
+use iotrail_schema::account::{
+    Account, BoundOf, CallRecord, Reason, RequestAccount, RequestStage, ThreadAccount, ThreadRow, ThreadState,
+};
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
@@ -123,11 +125,37 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
         }
         _ if errors > 0 => format!("{} failed", plural(errors as usize, "request")),
         _ if call.is_some() => call.unwrap_or_default(),
+        _ if in_vain(t).is_some() => in_vain(t).unwrap_or_default(),
         _ => match t.account.as_ref().and_then(|account| account.requests.as_ref()) {
             Some(requests) if requests.latency_sum_ns > 0 => of_requests(requests, waits_for(t)),
             _ => of_stages(t, sampled),
         },
     }
+}
+
+/// Waits for events or for another thread that took most of a thread's time and mostly timed out.
+fn in_vain(t: &TraceRecord) -> Option<String> {
+    const MOST: f64 = 0.5;
+    let is_sleep = |c: &&CallRecord| c.syscall.ends_with("nanosleep");
+    let ended = t.calls.iter().flatten().filter(|c| !is_sleep(c)).filter_map(|c| Some((c, c.ended?)));
+    let (c, ended) = ended.max_by_key(|(_, ended)| ended.time_limit)?;
+    let in_it = |row: &ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_ref() == Some(&c.syscall);
+    let waits = ended.completions + ended.time_limit + ended.signal;
+    let is_most = ended.time_limit > 0 && ended.time_limit as f64 >= MOST * waits as f64;
+    let in_thread = |thread: &ThreadAccount| {
+        let ns: u64 = thread.rows.iter().filter(|row| in_it(row)).map(|row| row.ns).sum();
+        (ns as f64 / thread.wall_ns.max(1) as f64, thread.tid)
+    };
+    let (share, tid) = t.own_threads().map(in_thread).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (is_most && share >= MOST).then(|| {
+        format!(
+            "no finding, but {} of the {} waits in {}(2) timed out, and thread {tid} spent {} of its time in this call",
+            count(ended.time_limit as f64),
+            count(waits as f64),
+            c.syscall,
+            percent(share)
+        )
+    })
 }
 
 /// The same, from the requests' time account.
