@@ -8,6 +8,7 @@ mod expect;
 mod stored;
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -269,6 +270,10 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         }
         false => {
             let again = id.as_ref().map(|id| format!("iotrail report {id}{}", named(args.store.as_deref())));
+            // Separates the answer from the command's own output.
+            if std::io::stdout().is_terminal() && matches!(record.subject, Subject::Command { .. }) {
+                terminal::print("\n")?;
+            }
             terminal::show(&terminal::trace(
                 &record,
                 View { full: args.full, again: again.as_deref().unwrap_or_default() },

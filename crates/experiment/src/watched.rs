@@ -76,7 +76,7 @@ const SEE_COMPLETIONS: [&str; 7] = [
 
 impl ProbeFigures {
     /// `observed`: `None` without probes. If the probes observed fewer than half of the completions, they traced
-    /// something other than this load, and all counts are invalid; with `Trace::On` that is an error.
+    /// something other than this load. All counts are then invalid; with `Trace::On` that is an error.
     pub fn of(observed: Option<Observed>, counted: Counted, trace: Trace) -> Result<Self> {
         let syscalls = counted.syscalls.or(observed.as_ref().and_then(|o| o.syscalls));
         let ratio = |n: Option<u64>| n.filter(|_| counted.ios > 0).map(|n| n as f64 / counted.ios as f64);

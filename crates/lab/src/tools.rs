@@ -42,7 +42,7 @@ pub fn qemu(cache: &Cache, arch: Arch, acceleration: Acceleration, tell: &dyn Fn
     let Some((major, minor)) = version.filter(|v| *v < SOUND) else { return Ok(here) };
     packaged(cache, arch, tell).or_else(|why| {
         tell(&format!(
-            "this machine's QEMU {major}.{minor} may hang when probes are attached or detached in an emulated guest (fixed in 8.1), and a newer QEMU cannot be fetched: {why}"
+            "this machine's QEMU {major}.{minor} may hang when probes are attached or detached in an emulated guest (fixed in 8.1). A newer QEMU cannot be fetched: {why}"
         ));
         Ok(here)
     })

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::runnable::HadCpu;
+use crate::syscall::{self, Work};
 
 /// `account` of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,7 +38,28 @@ impl Account {
     pub fn own_threads(&self) -> impl Iterator<Item = &ThreadAccount> {
         self.threads.iter().filter(|thread| thread.role == Role::Thread)
     }
+
+    /// The program's threads without those that slept nearly all their time; all threads if all of them slept. If the
+    /// program has asynchronous requests, threads that submit none also count as idle if they lived for a short time.
+    pub fn active_threads(&self) -> Vec<&ThreadAccount> {
+        let submits = |thread: &ThreadAccount| thread.rows.iter().any(ThreadRow::is_asynchronous);
+        let events = self.own_threads().any(submits);
+        let longest = self.own_threads().map(|thread| thread.wall_ns).max().unwrap_or(0);
+        let slept = |thread: &&ThreadAccount| {
+            let sleeps = thread.asleep(events) >= if events { SLEEPS_BESIDES } else { SLEEPS };
+            !submits(thread) && (sleeps || events && (thread.wall_ns as f64) < SHORT * longest as f64)
+        };
+        let (slept, active): (Vec<_>, Vec<_>) = self.own_threads().partition(slept);
+        if active.is_empty() { slept } else { active }
+    }
 }
+
+/// Minimum share of its time that an idle thread sleeps.
+const SLEEPS: f64 = 0.95;
+/// The same if other threads submit asynchronous requests: this thread only starts and waits for them.
+const SLEEPS_BESIDES: f64 = 0.8;
+/// Lifetime of a short-lived thread, relative to the longest.
+const SHORT: f64 = 0.01;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadAccount {
@@ -76,6 +98,20 @@ pub struct ThreadAccount {
 }
 
 impl ThreadAccount {
+    /// Share of its time, without waits for a CPU, in which the thread waited without doing I/O. `events`: includes waits for events, which are a
+    /// peer's data in a program without asynchronous requests.
+    fn asleep(&self, events: bool) -> f64 {
+        let sleeps = |row: &&ThreadRow| match &row.reason {
+            Some(Reason::Sleep | Reason::Futex | Reason::Child | Reason::Signal | Reason::Timer) => true,
+            Some(Reason::Poll | Reason::Epoll | Reason::EventFd) => events,
+            _ => false,
+        };
+        let ns: u64 = self.rows.iter().filter(sleeps).map(|row| row.ns).sum();
+        // Other programs can prolong its waits for a CPU.
+        let with_cpu_ns = self.wall_ns.saturating_sub(self.ns_in(ThreadState::Runnable));
+        ns as f64 / with_cpu_ns.max(1) as f64
+    }
+
     /// Time in one state.
     pub fn ns_in(&self, state: ThreadState) -> u64 {
         self.rows.iter().filter(|row| row.state == state).map(|row| row.ns).sum()
@@ -126,6 +162,12 @@ impl ThreadRow {
     /// A wait for completions in io_uring_enter.
     pub fn is_completion_wait(&self) -> bool {
         self.reason == Some(Reason::UringCompletions)
+    }
+
+    /// In a call that submits or reaps asynchronous requests.
+    fn is_asynchronous(&self) -> bool {
+        let call = self.syscall.as_deref().and_then(syscall::find);
+        call.is_some_and(|call| call.work == Some(Work::Submits)) || self.reason == Some(Reason::AioEvents)
     }
 }
 

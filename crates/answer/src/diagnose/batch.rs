@@ -77,10 +77,9 @@ impl Calls {
 
 pub const ONE_PER_ENTER: Rule = Rule {
     code: "one_per_enter",
-    about: "at least 90 % of the calls, and at least 1,000 per second, submitted one request each, with three or more requests in flight on average. The average is based on the latency of at least 50 traced requests, without waits. Or at least 20,000 such calls per second had no other request in flight, and 90 % of the requests were complete when the call returned. This second case is a note, and adds the rates of several rings. The same applies to io_submit(2)",
+    about: "at least 90 % of the calls, and at least 1,000 per second, submitted one request each. On average, three or more requests were in flight. This average is based on the latency of at least 50 traced requests, without waits. Or at least 20,000 such calls per second had no other request in flight, and 90 % of the requests completed within the call. This second case is a note, and adds the rates of several rings. The same applies to io_submit(2)",
     rests_on: RestsOn::Followed,
-    advice: "reap all available completions, prepare the next requests, and submit them with one io_uring_enter: they share the cost of the call, \
-             and the block layer and the driver receive them as one batch",
+    advice: "reap all available completions, prepare the next requests, and submit them with one io_uring_enter. They then share the cost of the call, and the block layer and the driver receive them as one batch",
     checks: &[
         Check::Ring(|t, r| one_per_enter(t, r).or_else(|| one_at_a_time(t, r))),
         Check::Trace(over_rings),
@@ -164,11 +163,11 @@ fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "{} of the io_uring_enter calls submitted only one request: {} calls per second while the ring was in use, with {} requests in flight on \
-         average",
+        "{} of the io_uring_enter calls that submitted requests submitted only one: {} such calls per second while the ring was in use, with about {:.0} \
+         requests in flight",
         percent(calls.single),
         count(calls.per_s),
-        three_digits(calls.in_flight)
+        calls.in_flight
     );
     Some(calls.finding(t, Severity::warning_if(calls.per_s >= ENTERS_COST_PER_S), text))
 }
@@ -233,8 +232,7 @@ const DEFERRED: Cap = Cap {
     remedy: "let io_uring_enter wait for more than 20 completions (min_complete): min_complete then becomes the limit, and one call reaps them all",
 };
 
-const SQPOLL_REMEDY: &str = "keep fewer requests in flight on this ring, or spread them over several rings, each with its own SQPOLL thread: after \
-                             each run the remaining completions wait while the SQPOLL thread checks for submissions";
+const SQPOLL_REMEDY: &str = "keep fewer requests in flight on this ring, or spread them over several rings, each with its own SQPOLL thread. After each run, the remaining completions wait while the SQPOLL thread checks for submissions";
 
 /// The kernel's limits by ring and version, the newer first. Rings without DEFER_TASKRUN and SQPOLL have none.
 fn caps(r: &RingRecord, kernel: &str) -> Vec<Cap> {

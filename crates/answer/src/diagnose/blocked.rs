@@ -152,7 +152,7 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
             };
             format!(
                 "{on}a direct write that extends the file or allocates blocks is synchronous: allocate the file with fallocate(2), and overwrite \
-                 blocks that were written before; {elsewhere}"
+                 blocks that were written before; or {elsewhere}"
             )
         }
         DirtyPages => {
@@ -161,7 +161,9 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
                 .into()
         }
         PageIo | Writeback | MetadataIo | RwSemaphore | SynchronousBio => {
-            format!("use O_DIRECT on a preallocated file: buffered I/O may block in the call; {elsewhere}")
+            let writes = t.total.files.iter().any(|f| f.writes.is_some());
+            let blocks = if writes { " on a preallocated file" } else { "" };
+            format!("use O_DIRECT{blocks}, because buffered I/O may block in the call; or {elsewhere}")
         }
         CgroupReclaim => "raise the cgroup's memory.high or memory.max, or use less page cache (O_DIRECT, RWF_DONTCACHE)".into(),
         Reclaim => "use less memory or page cache (O_DIRECT, RWF_DONTCACHE)".into(),
@@ -171,7 +173,7 @@ fn advice(t: &TraceRecord, reason: &Reason, syscall: &str) -> String {
 
 pub const BLOCKED_IN_SUBMISSION: Rule = Rule {
     code: "blocked_in_submission",
-    about: "threads were blocked in io_uring_enter(2) or io_submit(2) for at least 1 % of their time (and at least 1 ms). Waits for completions do not count",
+    about: "threads were blocked in io_uring_enter(2) or io_submit(2) for at least 1 % of their time (at least 1 ms). Waits for completions do not count",
     matter: Matter::Time,
     checks: &[Check::Each(in_submission)],
     ..RULE
@@ -185,13 +187,16 @@ fn in_submission(t: &TraceRecord) -> Vec<Finding> {
             0 => String::new(),
             ns => format!(" (at most {} at a time)", span(ns as f64)),
         };
+        let why = match sum.reasons.as_slice() {
+            [(Some(reason), _)] => format!(", waiting for {}{longest}", name(reason)),
+            _ => format!("{longest}: {}", sum.by_reason()),
+        };
         let text = format!(
-            "{} {} blocked in {syscall}(2) while submitting for {} of {} time{longest}: {}",
+            "{} {} blocked in {syscall}(2) while submitting for {} of {} time{why}",
             sum.who(),
             sum.either("was", "were"),
             percent(sum.share()),
             sum.either("its", "their"),
-            sum.by_reason()
         );
         let evidence = [("share", sum.share()), ("blocked_ns", sum.ns as f64), ("longest_ns", sum.longest_ns as f64)];
         let remedy = advice(t, sum.reasons.first()?.0.as_ref()?, syscall);
@@ -206,7 +211,7 @@ fn in_submission(t: &TraceRecord) -> Vec<Finding> {
 
 pub const LOCK_CONTENDED: Rule = Rule {
     code: "lock_contended",
-    about: "threads that submit or reap were blocked on a lock of the program at least 100 times, for at least 10 % of their time",
+    about: "at least 100 times, threads that submit or reap were blocked on a lock of the program. It took at least 10 % of their time",
     matter: Matter::Time,
     advice: "give each thread its own ring; or hold the lock only while you prepare SQEs or reap CQEs, not across io_uring_enter(2) or another call \
              that waits",
@@ -450,7 +455,7 @@ const ENOUGH_WAITED_NS: f64 = 5e6;
 
 pub const SQPOLL_SHARES_CPU: Rule = Rule {
     code: "sqpoll_shares_cpu",
-    about: "a thread of the process or an io-wq worker waited for a CPU that the SQPOLL thread used, for at least 5 % of its time. These waits were at least half of its CPU waits. Or the SQPOLL thread waited for these threads in the same way. Or both may run on only \
+    about: "for at least 5 % of its time, a thread of the process or an io-wq worker waited for a CPU that the SQPOLL thread used. These waits were at least half of its CPU waits. Or the SQPOLL thread waited for these threads in the same way. Or both may run on only \
         one CPU",
     advice: "give the SQPOLL thread its own CPU with IORING_SETUP_SQ_AFF and sq_thread_cpu; or allow more CPUs (taskset, cpuset, cpu.max); or set a \
              shorter sq_thread_idle, so that the SQPOLL thread sleeps sooner; or use a ring without SQPOLL",
@@ -489,8 +494,7 @@ pub(super) fn sqpoll_shares_cpu(t: &TraceRecord, r: &RingRecord) -> Option<Findi
         return None;
     }
     let text = format!(
-        "the SQPOLL thread (tid {}) shares a CPU with its program: thread {} ({}) spent {} of its time waiting for a CPU that the SQPOLL thread \
-         used, and the SQPOLL thread spent {} of its time waiting for a CPU that the program's threads used",
+        "the SQPOLL thread (tid {}) shares a CPU with its program. Thread {} ({}) spent {} of its time waiting for a CPU that the SQPOLL thread used. The SQPOLL thread spent {} of its time waiting for a CPU that the program's threads used",
         sqpoll.tid,
         thread.tid,
         thread.comm,

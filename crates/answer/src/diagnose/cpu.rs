@@ -28,8 +28,7 @@ const RARE: f64 = 0.01;
 
 pub const WAITING_FOR_CPU: Rule = Rule {
     code: "waiting_for_cpu",
-    about: "at least 5 % (and at least 20) of a ring's traced completions waited 100 µs or longer for a CPU that ran another \
-            thread. These waits were at least a quarter of the delivery time. (If no ring has 50 traced completions, those of all \
+    about: "at least 5 % (at least 20) of a ring's traced completions waited 100 µs or longer for a CPU that ran another thread. These waits were at least a quarter of the delivery time. (If no ring has 50 traced completions, those of all \
             rings count.) Fewer than 5 % suffice if the program's own threads had the CPU and the waits were at least a quarter of \
             the latency. Or a thread that waits for completions spent at least a quarter of its time (and at least 100 ms) waiting \
             for a CPU. In addition, that CPU mostly ran other threads of the program, or the thread runs under SCHED_IDLE or with \

@@ -215,8 +215,7 @@ fn refused_by_policy(t: &TraceRecord) -> Option<Finding> {
 
 pub const ERRORS: Rule = Rule {
     code: "errors",
-    about: "a request that moves data or makes it durable failed. It is a warning for any write, fsync or fallocate on a file or \
-        device, and for at least 1 % of 100 or more other requests. EAGAIN, ETIME and similar errors do not count, nor do errors that \
+    about: "a request that moves data or makes it durable failed. It is a warning for any write, fsync or fallocate on a file or device. For other requests, it is a warning for at least 1 % of 100 or more. EAGAIN, ETIME and similar errors do not count, nor do errors that \
         another finding reports; ECANCELED counts only for an fsync",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
@@ -367,7 +366,7 @@ fn linked_timeouts_expire(t: &TraceRecord) -> Option<Finding> {
 
 pub const TIMEOUTS_END_EARLY: Rule = Rule {
     code: "timeouts_end_early",
-    about: "at least half (and at least 20) of the timeouts completed with 0: not because they expired, but because their completion count was reached",
+    about: "at least half (and at least 20) of the timeouts completed with 0, because their completion count was reached before they expired",
     rests_on: RestsOn::Completions,
     advice: "set the completion count of IORING_OP_TIMEOUT (`count` of io_uring_prep_timeout, `off` of the SQE) to 0, so that only time ends the timeout; \
              to limit a wait, pass the timeout to io_uring_enter(2) instead (io_uring_submit_and_wait_timeout)",
@@ -395,8 +394,7 @@ fn timeouts_end_early(t: &TraceRecord) -> Option<Finding> {
 
 pub const SUBMITTER_EXITED: Rule = Rule {
     code: "submitter_exited",
-    about: "at least 20 requests failed with EFAULT or ECANCELED, and threads that had exited by then had submitted at least 90 % of the ring's \
-            requests",
+    about: "at least 20 requests failed with EFAULT or ECANCELED. Threads that had exited by then had submitted at least 90 % of the ring's requests",
     rests_on: RestsOn::Completions,
     matter: Matter::Data,
     advice: "submit from a thread that lives until its requests have completed, or with IORING_SETUP_SQPOLL: the kernel runs a request's task work \

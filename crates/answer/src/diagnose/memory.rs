@@ -80,7 +80,7 @@ const MUCH: f64 = 0.2;
 
 pub const READS_FAULT: Rule = Rule {
     code: "reads_fault",
-    about: "reading system calls took at least 10,000 page faults: at least four per call, and at least one per two pages that they filled. These calls also used at least 20 % of the program's CPU time",
+    about: "system calls that read took at least 10,000 page faults. These were at least four per call, and at least one per two pages filled. These calls also used at least 20 % of the program's CPU time",
     advice: "read into buffers that are kept and reused. malloc(3) maps a large buffer again each time, and free(3) unmaps it (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD of \
              mallopt(3)); for memory that is used once, MAP_POPULATE or huge pages (MADV_HUGEPAGE) need fewer faults",
     checks: &[Check::Trace(reads_fault)],

@@ -230,7 +230,7 @@ const NOTHING: f64 = 0.1;
 
 pub const IDLE_POLLER: Rule = Rule {
     code: "idle_poller",
-    about: "a note: at least half of a ring's completions (at least 20, and fewer than 1,000 per second) found the thread in user mode. At most 0.1 requests were in flight on average. The thread ran in user mode for at least 30 % of the time in which \
+    about: "at least half of a ring's completions (at least 20, and fewer than 1,000 per second) found the thread in user mode (a note). At most 0.1 requests were in flight on average. The thread ran in user mode for at least 30 % of the time in which \
         it did not wait for a CPU",
     rests_on: RestsOn::Completions,
     matter: Matter::Time,

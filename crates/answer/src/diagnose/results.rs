@@ -127,7 +127,7 @@ fn buffers_exhausted(t: &TraceRecord) -> Option<Finding> {
 
 pub const MULTISHOT_ENDED: Rule = Rule {
     code: "multishot_ended",
-    about: "a multishot poll, accept or receive ended, with a full CQ or the errno of a limit, at least 1 s before the end of the trace. The program \
+    about: "at least 1 s before the trace ended, a multishot poll, accept or receive ended with a full CQ or the errno of a limit. The program \
             did not cancel it, and submitted no other request for its file",
     matter: Matter::Data,
     checks: &[Check::Ring(multishot_ended)],

@@ -14,7 +14,7 @@ const LOST: f64 = 0.01;
 
 pub(super) const SOCKET_DROPS: Rule = Rule {
     code: "socket_drops",
-    about: "a UDP socket dropped at least 20 datagrams, and at least 1 % of the arriving ones; or a listening socket dropped at least 20 connections. Based on samples (`state`)",
+    about: "a UDP socket dropped at least 20 datagrams, and at least 1 % of the arriving ones. Or a listening socket dropped at least 20 connections. Based on samples (`state`)",
     matter: Matter::Data,
     checks: &[Check::Trace(socket_drops)],
     ..RULE
@@ -79,8 +79,7 @@ const SMALL: u64 = 128 << 10;
 
 pub(super) const SMALL_SEND_BUFFER: Rule = Rule {
     code: "small_send_buffer",
-    about: "in at least 5 % of the samples (and at least 20), a sender waited for space in a TCP send buffer of 128 KiB or less with a size set by the program, and all its bytes \
-            were sent",
+    about: "in at least 5 % of the samples (and at least 20), a sender waited for space in a TCP send buffer, and all its bytes were sent. The program had set the buffer's size, to 128 KiB or less",
     advice: "do not set SO_SNDBUF: the kernel then enlarges the buffer as needed, up to the third value of net.ipv4.tcp_wmem; or set it to several times what \
              the peer acknowledges at once",
     checks: &[Check::Trace(small_send_buffer)],

@@ -118,8 +118,7 @@ fn spinning(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
 
 pub const SQPOLL_SHARED: Rule = Rule {
     code: "sqpoll_shared",
-    about: "an SQPOLL thread that serves several rings (IORING_SETUP_ATTACH_WQ) ran for at least half of the time, and in at least 10 % of the samples \
-            (`state`) SQEs of one of them waited in the SQ while the thread did not sleep",
+    about: "an SQPOLL thread that serves several rings (IORING_SETUP_ATTACH_WQ) ran for at least half of the time. In at least 10 % of the samples (`state`), SQEs of one ring waited in the SQ while the thread did not sleep",
     matter: Matter::Time,
     advice: "give the ring whose requests must not wait an SQPOLL thread of its own, on a free CPU, or set it up without SQPOLL; or set IOSQE_ASYNC on \
              the long requests (large buffered reads and writes), which io-wq workers then execute",

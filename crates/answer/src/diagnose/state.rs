@@ -70,7 +70,7 @@ pub(super) const HELD_BY_REQUESTS: Rule = Rule {
 
 pub(super) const NAGLE: Rule = Rule {
     code: "nagle",
-    about: "a TCP socket without TCP_NODELAY delayed a short segment until earlier packets were acknowledged, in at least 5 % (and at least 20) of the samples. Or MSG_MORE or TCP_CORK delayed it",
+    about: "in at least 5 % (and at least 20) of the samples, a TCP socket without TCP_NODELAY delayed a short segment until earlier packets were acknowledged. Or MSG_MORE or TCP_CORK delayed it",
     advice: "set TCP_NODELAY on the socket; or send the parts of a message in one call (sendmsg(2), MSG_MORE)",
     checks: &[Check::Trace(nagle)],
     ..RULE

@@ -96,7 +96,11 @@ pub fn answer(t: &TraceRecord) -> Option<String> {
     ];
     let others = others.iter().map(|(name, ns)| (name, share(*ns))).filter(|(_, x)| *x >= LEAST);
     parts.extend(others.map(|(name, x)| format!("{} {name}", percent(x))));
-    Some(format!("no asynchronous I/O; thread time: {}", list(&parts)))
+    let whose = match t.own_threads().count() {
+        1 => "thread time".into(),
+        n => format!("time of {n} threads"),
+    };
+    Some(format!("no asynchronous I/O; {whose}: {}", list(&parts)))
 }
 
 /// The most frequent errno of failed calls, unless it only means that no data is available yet.
@@ -142,7 +146,7 @@ fn instead(call: &str, reason: &Reason) -> Option<&'static str> {
         }
         Reason::FileLock => "release the lock sooner in the thread or process that holds it (`lslocks`)",
         Reason::SocketSpace => {
-            "its peer reads more slowly than this thread sends. Send fewer and larger messages, or let another thread send; with MSG_DONTWAIT the call \
+            "send fewer and larger messages, or let another thread send: the peer reads more slowly than this thread sends. With MSG_DONTWAIT, the call \
              returns EAGAIN instead of waiting"
         }
         _ => return None,
@@ -167,14 +171,14 @@ fn for_peer(t: &TraceRecord, name: &str) -> Option<String> {
     let threads = waiting_threads(t, name);
     if threads >= MANY_THREADS && !SPIN.contains(&name) {
         return Some(format!(
-            "{threads} threads wait in {}(2): set O_NONBLOCK and wait in epoll_wait(2), or submit the calls to a ring; then one thread waits for all descriptors",
+            "{threads} threads wait in {}(2): set O_NONBLOCK and wait in epoll_wait(2), or submit the calls to a ring. One thread then waits for all descriptors",
             plain(name)
         ));
     }
     let ended = t.call(name).filter(|call| call.syscall == "poll" || call.syscall == "ppoll")?.ended?;
     (ended.time_limit > 0 && ended.time_limit * 2 >= ended.completions + ended.time_limit).then(|| {
         format!(
-            "{name}(2) waits for a peer, and {} of its {} waits timed out: check whether the peer answers (for getaddrinfo(3), check the name servers in /etc/resolv.conf, and their timeout and attempts options)",
+            "{name}(2) waits for a peer, and {} of its {} waits timed out: check whether the peer answers. For getaddrinfo(3), check the name servers in /etc/resolv.conf, and their timeout and attempts options",
             count(ended.time_limit as f64),
             count((ended.completions + ended.time_limit) as f64)
         )
@@ -191,7 +195,7 @@ fn long(t: &TraceRecord, name: &str, ran_ns: u64) -> Option<&'static str> {
     }
     Some(match name {
         "clone" | "fork" => {
-            "fork(2) copies the page tables of the process, and the first write to each page afterwards copies the page: start programs with posix_spawn(3) or \
+            "fork(2) copies the page tables of the process, and the first write to each page afterwards copies the page. Start programs with posix_spawn(3) or \
              vfork(2), or fork from a process with less memory; huge pages need fewer tables"
         }
         "open" | "openat" | "openat2" => {
@@ -205,10 +209,13 @@ fn long(t: &TraceRecord, name: &str, ran_ns: u64) -> Option<&'static str> {
     })
 }
 
-/// Calls that would benefit from io_uring, and calls that would not.
+/// From this share of running time on, a program is CPU-bound.
+const CPU_BOUND: f64 = 0.5;
+
+/// What to do about the most expensive calls, and which of them would benefit from io_uring.
 pub fn advice(t: &TraceRecord) -> Option<String> {
     let (calls, wall_ns) = in_calls(t);
-    let (mut gain, mut rest) = (Vec::new(), Vec::new());
+    let (mut gain, mut rest, mut peers, mut runs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (name, of) in calls.iter().filter(|(_, of)| of.ns() as f64 >= LEAST * wall_ns as f64).take(NAMED) {
         let call = format!("{}(2)", plain(name));
         let better = of.mostly().and(of.reason()).and_then(|reason| Some((reason, instead(name, reason)?)));
@@ -226,31 +233,44 @@ pub fn advice(t: &TraceRecord) -> Option<String> {
                 let reason = of.reason().map(reason_name).unwrap_or_default();
                 gain.push(format!("{call}, which waits for {reason}"));
             }
-            Some(Waits::Peer) => rest.push(for_peer(t, name).unwrap_or_else(|| {
-                format!("{call} waits for a peer: a ring would save system calls, but not the wait")
-            })),
+            Some(Waits::Peer) => match for_peer(t, name) {
+                Some(text) => rest.push(text),
+                None => peers.push(call),
+            },
             Some(Waits::Other) => rest.push(match of.reason() {
                 Some(Reason::Futex | Reason::Lock) => format!("{call} waits for another thread"),
                 Some(Reason::Sleep) => format!("the program sleeps on purpose in {call}"),
                 Some(reason) => format!("{call} waits for {}, not for I/O", reason_name(reason)),
                 None => format!("{call} does not wait for I/O"),
             }),
-            None if of.ns() > of.ran_ns + of.ran_ns / 10 => {
-                rest.push(format!("{call} mostly runs without waiting and would take as long in a ring"));
-            }
-            None => rest.push(format!("{call} runs without waiting and would take as long in a ring")),
+            None => runs.push(call),
         }
     }
+    let rows = t.own_threads().flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
+    let ran = rows.map(|row| row.ns).sum::<u64>() as f64 / wall_ns.max(1) as f64;
     let mut sentences = Vec::new();
+    if gain.is_empty() && ran >= CPU_BOUND {
+        sentences.push(format!(
+            "find the functions that use the CPU with `perf record -g`: the threads ran for {} of their time",
+            percent(ran)
+        ));
+    }
     if !gain.is_empty() {
         sentences.push(format!(
             "io_uring would help with {}: the thread could continue, or keep several requests in flight",
             list(&gain)
         ));
-    } else if wall_ns > 0 {
-        sentences.push("io_uring would not help much".to_owned());
     }
     sentences.extend(rest);
+    let wait = if peers.len() == 1 { "waits" } else { "wait" };
+    let peers = (!peers.is_empty())
+        .then(|| format!("{} {wait} for a peer: a ring would save system calls, but not the wait", list(&peers)));
+    sentences.extend(peers);
+    let hardly = if runs.len() == 1 { "hardly waits" } else { "hardly wait" };
+    sentences.extend((!runs.is_empty()).then(|| format!("io_uring would not shorten {}, which {hardly}", list(&runs))));
+    if sentences.is_empty() && wall_ns > 0 {
+        sentences.push("io_uring would not help much".to_owned());
+    }
     (!sentences.is_empty()).then(|| sentences.join("; "))
 }
 
@@ -305,8 +325,8 @@ mod tests {
         assert_eq!(
             advice(&t).unwrap(),
             "io_uring would help with pread(2), which waits for its own direct I/O: the thread could continue, or keep several requests in flight; \
-             recvfrom(2) waits for a peer: a ring would save system calls, but not the wait; write(2) runs without waiting and would \
-             take as long in a ring"
+             recvfrom(2) waits for a peer: a ring would save system calls, but not the wait; io_uring would not shorten \
+             write(2), which hardly waits"
         );
         let rows = |state, name, reason, ns| traced(&[(state, Some(name), reason, ns)]);
         let said = |t: &TraceRecord| advice(t).unwrap();
@@ -322,6 +342,10 @@ mod tests {
         poll.calls = Some(vec![CallRecord { syscall: "poll".into(), count: 8, ended, ..CallRecord::default() }]);
         assert!(said(&poll).contains("4 of its 8 waits timed out"), "{}", said(&poll));
         let cached = traced(&[(ThreadState::Running, Some("pread64"), None, 900_000_000)]);
-        assert!(advice(&cached).unwrap().starts_with("io_uring would not help much; pread(2) runs"));
+        assert_eq!(
+            advice(&cached).unwrap(),
+            "find the functions that use the CPU with `perf record -g`: the threads ran for 100 % of their time; io_uring would not shorten \
+             pread(2), which hardly waits"
+        );
     }
 }

@@ -15,7 +15,7 @@ const LATE_NS: f64 = 50_000.0;
 
 pub const REAPED_ELSEWHERE: Rule = Rule {
     code: "reaped_elsewhere",
-    about: "the task work of threads that do not wait for the ring posted at least 5 % (and at least 50) of its traced completions. Other threads waited for the ring at least 20 times. It is a warning if the delivery of these completions took at least 50 µs on average, and at least twice as long as for the others",
+    about: "task work of threads that do not wait for the ring posted at least 5 % (at least 50) of its traced completions. Other threads waited for the ring at least 20 times. It is a warning if their delivery took at least 50 µs on average, and at least twice as long as for other completions",
     rests_on: RestsOn::Followed,
     advice: "submit from the waiting thread (pass the requests to it), or give each submitting thread its own ring and wait there; or use sqpoll, \
              with which a kernel thread submits and posts for all waiters. defer_taskrun requires the same thread for both, and rejects a second \

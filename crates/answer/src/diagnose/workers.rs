@@ -230,8 +230,7 @@ const BEHIND_WRITEBACK: &str = "open the file with O_DIRECT in the writer too, o
                                 writeback of dirty pages: the file is also written through the page cache, and an O_DIRECT read first writes back \
                                 the dirty pages in its range";
 
-const OF_READS: &str = "keep fewer requests in flight than the device's nr_requests, and read preallocated files with O_DIRECT: a read blocks if \
-                     metadata is not in memory, if the request queue is full, or if the file system does not support NOWAIT";
+const OF_READS: &str = "keep fewer requests in flight than the device's nr_requests, and read preallocated files with O_DIRECT. A read blocks if metadata is not in memory, if the request queue is full, or if the file system does not support NOWAIT";
 
 /// Depends on the driver: md, brd and zram accept requests only from a context that may block.
 fn of_device(f: &FileRecord) -> String {
@@ -245,20 +244,18 @@ fn of_device(f: &FileRecord) -> String {
 
 /// The file system determines which writes block.
 fn of_filesystem(name: Option<&str>) -> String {
-    let direct = "so is an O_DIRECT write that extends the file or allocates blocks: fallocate(2) the space (Linux 6.12 and later), or overwrite \
-                  blocks that were written before";
+    let direct = "use O_DIRECT, and overwrite blocks that were written before (from Linux 6.12 on, it is enough to fallocate(2) them)";
+    let too = "and so is an O_DIRECT write that extends the file or allocates blocks";
     match name {
-        Some("ext4") => format!("on ext4 each buffered write is punted, and {direct}"),
-        Some("xfs") => format!("on XFS a buffered write is punted only if it waits for memory, a lock or an allocation, and {direct}"),
+        Some("xfs") => format!("{direct}. On XFS, a buffered write is punted only if it waits for memory, a lock or an allocation, {too}"),
         Some("btrfs") => {
-            "on btrfs, each write is punted unless it goes to allocated blocks of a file without copy-on-write: set chattr +C, and fallocate(2) the blocks first"
-                .into()
+            "write to allocated blocks of a file without copy-on-write (chattr +C, then fallocate(2)): on btrfs, every other write is punted".into()
         }
-        Some(fs @ ("overlay" | "nfs" | "fuse" | "9p" | "ext3" | "ext2" | "vfat" | "f2fs")) => {
-            format!("on {fs} each buffered write is punted, and {direct}")
+        Some(fs @ ("ext4" | "overlay" | "nfs" | "fuse" | "9p" | "ext3" | "ext2" | "vfat" | "f2fs")) => {
+            format!("{direct}. On {fs}, each buffered write is punted, {too}")
         }
-        Some(fs) => format!("on {fs} a write is punted if it waits for memory, a lock or an allocation, and {direct}"),
-        None => format!("on some file systems, such as ext4, each buffered write is punted, and {direct}"),
+        Some(fs) => format!("{direct}. On {fs}, a write is punted if it waits for memory, a lock or an allocation, {too}"),
+        None => format!("{direct}. On some file systems, such as ext4, each buffered write is punted, {too}"),
     }
 }
 
@@ -267,10 +264,7 @@ const QUEUED: f64 = 0.1;
 
 pub const IOWQ_QUEUE: Rule = Rule {
     code: "iowq_queue",
-    about: "requests spent at least 10 % of all latency in the io-wq queue, at least half of the punted requests were file writes, \
-        and two or more were in flight on one file. Or the program limits the workers, and two or more requests per worker were in flight. Or \
-        requests (none of them a file write) spent at least half of all latency in the queue, and at least four more requests than \
-        workers were in flight",
+    about: "requests spent at least 10 % of all latency in the io-wq queue. At least half of the punted requests were file writes, and two or more were in flight on one file. Or the program limits the workers, and two or more requests per worker were in flight. Or requests (none of them a file write) spent at least half of all latency in the queue. At least four more requests than workers were then in flight",
     rests_on: RestsOn::Requests,
     advice: "write more bytes per request, spread the writes over several files, or use O_DIRECT on blocks that were written before: additional \
              in-flight writes to the same file only wait",
@@ -378,8 +372,7 @@ fn queued(t: &TraceRecord) -> Option<Finding> {
     let durable = wait_for_durability(t);
     let why = if durable { "each write occupies its worker until its data is on the disk, and " } else { "" };
     let text = format!(
-        "requests spent {} of their latency in the io-wq queue: {why}io-wq runs the writes of a file one at a time, unless they use O_DIRECT and the \
-         file system supports parallel writes",
+        "requests spent {} of their latency in the io-wq queue: {why}io-wq runs the writes of a file one at a time. Exceptions are O_DIRECT writes on a file system that supports parallel writes",
         percent(bound.share)
     );
     let evidence = [("share", bound.share), ("punted", punted as f64)];

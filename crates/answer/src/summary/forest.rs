@@ -130,7 +130,7 @@ fn line(metric: Metric, name: String, effects: &[Effect<'_>]) -> Line {
     let mut mark = Mark::of(metric, &effects[0]);
     mark.disturbed = effects.iter().any(|e| e.c.disturbed.counted > 0);
     if effects.len() > 1 {
-        mark.levels = None;
+        (mark.levels, mark.open) = (None, None);
     }
     Line {
         name,

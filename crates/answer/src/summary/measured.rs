@@ -9,7 +9,7 @@ use crate::unit::Unit;
 use crate::warnings::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
 use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
 use iotrail_schema::account::{
-    Account, BoundOf, CallRecord, Reason, RequestAccount, RequestStage, ThreadAccount, ThreadRow, ThreadState,
+    Account, Bound, BoundOf, CallRecord, Reason, RequestAccount, RequestStage, ThreadAccount, ThreadRow, ThreadState,
 };
 use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
@@ -20,11 +20,13 @@ use iotrail_schema::trace_record::{Subject, TraceRecord};
 /// Minimum number of completions for time shares, which equals the minimum for a median.
 const FEW: u64 = 10;
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Verdict {
     /// The answer in one sentence, with its number.
     pub answer: String,
     pub advice: Option<String>,
+    /// The most that removing the cause could save.
+    pub bound: Option<Bound>,
     /// Call sites that cause it; empty if no call is involved or no stacks were sampled.
     pub from: Vec<CallSite>,
     /// The remaining findings, warnings first.
@@ -175,7 +177,11 @@ fn of_requests(account: &RequestAccount, waits_for: &str) -> String {
     ];
     let share = |(_, _, stages): &(&str, bool, &[RequestStage])| account.share(|row| stages.contains(&row.stage));
     let largest = parts.iter().max_by(|a, b| share(a).total_cmp(&share(b))).expect("seven parts");
-    let (name, is_work, _) = largest;
+    let (name, is_work, stages) = largest;
+    // The screen prints such rows as unknown.
+    if account.rows.iter().any(|row| stages.contains(&row.stage) && !account.is_narrow(row)) {
+        return format!("no problem found, but too few requests were traced to divide their latency; {NOTHING_ELSE}");
+    }
     let (share, mean) = (percent(share(largest)), span(account.mean_ns()));
     if *is_work {
         format!("no problem found: {share} of the mean {mean} is {name}; {NOTHING_ELSE}")
@@ -210,11 +216,11 @@ fn unexplained(account: &Account) -> Option<f64> {
     })
 }
 
-/// Share of the program's thread time; `None` if no thread is listed.
+/// Share of the active threads' time; `None` if no thread is listed.
 fn share_of(account: &Account, is_meant: impl Fn(&ThreadRow) -> bool) -> Option<f64> {
-    let wall: u64 = account.own_threads().map(|thread| thread.wall_ns).sum();
-    let meant: u64 =
-        account.own_threads().flat_map(|thread| &thread.rows).filter(|row| is_meant(row)).map(|row| row.ns).sum();
+    let threads = account.active_threads();
+    let wall: u64 = threads.iter().map(|thread| thread.wall_ns).sum();
+    let meant: u64 = threads.iter().flat_map(|thread| &thread.rows).filter(|row| is_meant(row)).map(|row| row.ns).sum();
     (wall > 0).then(|| meant as f64 / wall as f64)
 }
 
@@ -249,9 +255,7 @@ pub fn of_measurement(m: &Measurement) -> Verdict {
         _ => nothing_to_fix(m.stages.as_deref(), sampled, device),
     };
     match sender {
-        Some(w) => {
-            Verdict { answer: format!("{rate}; {}", w.text), advice: some(&w.remedy), from: vec![], others: vec![] }
-        }
+        Some(w) => Verdict { answer: format!("{rate}; {}", w.text), advice: some(&w.remedy), ..Verdict::default() },
         None => of(found, &m.warnings, &rate, ios, nothing),
     }
 }
@@ -267,27 +271,43 @@ fn rate(rate: &str, latency: &Latency) -> String {
 /// fix.
 fn of(found: Vec<Finding>, warnings: &[Warning], rate: &str, ios: u64, nothing: String) -> Verdict {
     if let Some(w) = warnings.iter().find(|w| w.code == NOT_SEEN) {
-        return Verdict { answer: w.text.clone(), advice: some(&w.remedy), from: vec![], others: found };
+        return Verdict { answer: w.text.clone(), advice: some(&w.remedy), others: found, ..Verdict::default() };
     }
     let (mut warns, notes): (Vec<Finding>, Vec<Finding>) = found.into_iter().partition(Finding::warns);
     if !warns.is_empty() {
         let first = warns.remove(0);
         let others = warns.into_iter().chain(notes).collect();
-        return Verdict { answer: first.text, advice: some(&first.remedy), from: first.from, others };
+        return of_finding(first, others);
     }
     // A note with worthwhile advice rules out the statement that there is nothing to fix.
     let mut notes = notes;
     let worth = |f: &Finding| !f.remedy.is_empty() && f.bound.is_none_or(|bound| bound.share >= WORTH_A_CHANGE);
     if let Some(i) = notes.iter().position(worth) {
         let first = notes.remove(i);
-        return Verdict { answer: first.text, advice: some(&first.remedy), from: first.from, others: notes };
+        return of_finding(first, notes);
     }
     if ios == 0 {
         let first = warnings.first();
         let answer = first.map_or_else(|| "no completion was observed".into(), |w| w.text.clone());
-        return Verdict { answer, advice: first.and_then(|w| some(&w.remedy)), from: vec![], others: notes };
+        return Verdict { answer, advice: first.and_then(|w| some(&w.remedy)), others: notes, ..Verdict::default() };
     }
-    Verdict { answer: format!("{rate}; {nothing}"), advice: None, from: vec![], others: notes }
+    Verdict { answer: format!("{rate}; {nothing}"), others: notes, ..Verdict::default() }
+}
+
+fn of_finding(f: Finding, others: Vec<Finding>) -> Verdict {
+    let advice = some(&f.remedy);
+    Verdict { answer: f.text, advice, bound: f.bound, from: f.from, others }
+}
+
+/// `at most 12 % of the latency`.
+pub fn bound_text(bound: Bound) -> String {
+    let of = match bound.of {
+        BoundOf::ThreadTime => "the threads' time",
+        BoundOf::Latency => "the latency",
+        BoundOf::Cpu => "the CPU time",
+        BoundOf::P99 => "the p99 latency",
+    };
+    format!("at most {} of {of}", percent(bound.share))
 }
 
 fn some(text: &str) -> Option<String> {

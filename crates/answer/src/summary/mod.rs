@@ -20,6 +20,7 @@ pub use self::change::of_figure;
 pub use self::forest::Forest;
 pub use self::front::{Figure, Front, Member};
 pub use self::table::{Mark, Situation, Situations};
+pub use self::why::by;
 
 use self::change::{called, levels};
 use self::effect::{Effect, of_arm};

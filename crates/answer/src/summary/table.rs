@@ -87,7 +87,7 @@ fn signs<'m>(
     let visible = visible.map(range).unwrap_or_default();
     legend.extend(has(Verdict::Inconclusive).then(|| format!("? inconclusive{visible}")));
     legend.extend(has(Verdict::NotComparable).then(|| "– not comparable".into()));
-    legend.extend(marks.clone().any(|m| m.disturbed).then(|| "* disturbed".into()));
+    legend.extend(marks.clone().any(|m| m.disturbed).then(|| "* disturbed by other work".into()));
     legend
 }
 
@@ -109,6 +109,8 @@ pub struct Mark {
     pub verdict: Verdict,
     /// The metric's ratio; `None` if several situations share the mark or the ratio is unknown.
     pub ratio: Option<f64>,
+    /// The same for an inconclusive comparison, which does not claim it.
+    pub open: Option<f64>,
     /// Disturbed repeats were included.
     pub disturbed: bool,
     /// `13.1 k → 253`.
@@ -123,16 +125,18 @@ impl Mark {
         Mark {
             verdict: e.c.verdict,
             ratio: e.c.ratio.filter(|_| e.differs()),
+            open: e.c.ratio.filter(|_| e.c.verdict == Verdict::Inconclusive),
             disturbed: e.c.disturbed.counted > 0,
             levels,
         }
     }
 
-    /// `▼ ÷59`, `▲ +12 %`, `≈`, `?`.
+    /// `▼ ÷59`, `▲ +12 %`, `≈`, `? +3.0 %`.
     pub fn text(&self) -> String {
         let sign = sign(self.verdict);
         let star = if self.disturbed { "*" } else { "" };
-        match self.ratio.filter(|_| matches!(self.verdict, Verdict::Slower | Verdict::Faster)) {
+        let differs = matches!(self.verdict, Verdict::Slower | Verdict::Faster);
+        match self.ratio.filter(|_| differs).or(self.open) {
             Some(ratio) => format!("{sign} {}{star}", factor(ratio)),
             None => format!("{sign}{star}"),
         }
@@ -295,7 +299,10 @@ struct Row {
 impl Row {
     /// The common values of rows that are printed as one row.
     fn says(&self) -> Vec<Option<String>> {
-        self.marks.iter().map(|m| m.as_ref().map(|m| Mark { disturbed: false, ..m.clone() }.text())).collect()
+        self.marks
+            .iter()
+            .map(|m| m.as_ref().map(|m| Mark { disturbed: false, open: None, ..m.clone() }.text()))
+            .collect()
     }
 
     fn differs(&self) -> bool {
@@ -329,7 +336,8 @@ fn marks_of(rows: &[Row]) -> Vec<Option<Mark>> {
     let disturbed = |i: usize| rows.iter().any(|r| r.marks[i].as_ref().is_some_and(|m| m.disturbed));
     let mark = |(i, m): (usize, &Option<Mark>)| {
         let levels = |m: &Mark| m.levels.clone().filter(|_| rows.len() == 1);
-        m.as_ref().map(|m| Mark { disturbed: disturbed(i), levels: levels(m), ..m.clone() })
+        let open = |m: &Mark| m.open.filter(|_| rows.len() == 1);
+        m.as_ref().map(|m| Mark { disturbed: disturbed(i), open: open(m), levels: levels(m), ..m.clone() })
     };
     rows[0].marks.iter().enumerate().map(mark).collect()
 }

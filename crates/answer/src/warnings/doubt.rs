@@ -138,8 +138,7 @@ pub fn followed_lost(of: &Followed, option: &str) -> Option<Warning> {
         Warning::new(
             "followed_lost",
             format!(
-                "of the requests to be traced, {} were dropped because a map was full and {} because the ring buffer was full: \
-                 counts by opcode are unaffected, files and latencies cover the other requests",
+                "of the requests to be traced, {} were dropped because a map was full, and {} because the ring buffer was full. Counts by opcode are unaffected; files and latencies cover the other requests",
                 of.no_room, of.ring_buffer_full
             ),
             format!("trace fewer requests: a larger {option}"),
@@ -251,8 +250,8 @@ fn interrupts_missed(m: &Counts<'_>) -> Option<Warning> {
     Some(Warning::new(
         "interrupts_missed",
         format!(
-            "the probes saw {} of the {proc} interrupts {} {} on CPU {} that /proc/interrupts counted{others}",
-            worst.count, worst.vector, worst.name, worst.cpu
+            "the probes saw {} of the {proc} interrupts of {} (IRQ {}, CPU {}) in /proc/interrupts{others}",
+            worst.count, worst.name, worst.vector, worst.cpu
         ),
         "counts of interrupts and their wake-ups are too low by that share; completions are unaffected",
     ))

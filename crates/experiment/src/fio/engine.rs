@@ -91,12 +91,12 @@ impl Mapping {
             // With SQPOLL, fio polls the ring for completions.
             self.set("wait", "peek");
             self.note(
-                "with sqthread_poll fio registers the file and polls the CQ ring instead of waiting in the kernel; it drops COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, which the kernel rejects with SQPOLL",
+                "with sqthread_poll, fio registers the file and polls the CQ ring instead of waiting in the kernel. It drops COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, which the kernel rejects with SQPOLL",
             );
         } else {
             ring.extend(["coop_taskrun", "single_issuer", "defer_taskrun"].map(String::from));
             self.note(
-                "fio always requests COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, and silently drops those that the kernel rejects; this load requests the same flags, and fails if one is rejected",
+                "fio always requests COOP_TASKRUN, SINGLE_ISSUER and DEFER_TASKRUN, and silently drops those that the kernel rejects. This load requests the same flags, and fails if one is rejected",
             );
         }
         if let Some(depth) = self.out.options.get("depth").and_then(Value::as_integer) {

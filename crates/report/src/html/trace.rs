@@ -12,11 +12,11 @@ use crate::terminal::measured::{estimate, path_name};
 use crate::terminal::spent::label;
 use crate::terminal::trace_words::{subject, throughput};
 use iotrail_answer::histogram::powers;
-use iotrail_answer::summary::measured::of_trace;
+use iotrail_answer::summary::measured::{bound_text, of_trace};
 use iotrail_answer::traced::in_words;
 use iotrail_base::error::Result;
 use iotrail_base::words::{UNKNOWN, bytes, count, percent, span};
-use iotrail_schema::account::{Bound, BoundOf, Role};
+use iotrail_schema::account::{Bound, Role};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::DeliveryPathCount;
 use iotrail_schema::trace_record::{CountIntervals, FileRequests, LatencyHistogram, RingRecord, TraceRecord};
@@ -78,15 +78,9 @@ fn said(t: &TraceRecord, advice: Option<String>, again: &str) -> Vec<Sentence> {
         .collect()
 }
 
-/// `At most 12 % of the latency: `.
+/// `Saves at most 12 % of the latency: `.
 fn bound(bound: Bound) -> String {
-    let of = match bound.of {
-        BoundOf::ThreadTime => "the threads' time",
-        BoundOf::Latency => "the latency",
-        BoundOf::Cpu => "the CPU time",
-        BoundOf::P99 => "the p99 latency",
-    };
-    format!("At most {} of {of}: ", percent(bound.share))
+    format!("Saves {}: ", bound_text(bound))
 }
 
 /// Index of the column with the parts' lengths.

@@ -2,6 +2,7 @@
 
 use super::layout::{Column, Screen};
 use super::style::Style;
+use super::trace::command;
 use iotrail_answer::explain::{Explained, ExplainedIo};
 use iotrail_answer::timeline::request;
 use iotrail_base::words::{UNKNOWN, and_descendants, list, plural, span};
@@ -35,7 +36,7 @@ fn head(out: &mut Screen, file: &str, e: &Explained) {
     out.blank();
     let h = &e.recording;
     let subject = match &h.subject {
-        Subject::Command { argv, .. } => argv.join(" "),
+        Subject::Command { argv, .. } => command(argv),
         Subject::Process { tgid, comm, descendants } => {
             format!("process {tgid} ({comm}){}", and_descendants(*descendants))
         }

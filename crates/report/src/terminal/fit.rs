@@ -1,6 +1,6 @@
 //! A 20-line screen: parts are shortened or omitted, least important first, until it fits.
 
-use super::layout::Screen;
+use super::layout::{Screen, WIDTH};
 use super::style::Style;
 use iotrail_base::words::list;
 
@@ -14,7 +14,7 @@ pub enum Turn {
     OtherFindings,
     /// Omits the bar; the line above contains its shares.
     Bar,
-    /// Reduces the load's description to one line.
+    /// Reduces the load's description to one line, and a program's command to three.
     Subject,
     /// Omits empty lines.
     Space,
@@ -24,6 +24,8 @@ pub enum Turn {
     /// Reduces the second limit to its name.
     SecondLimit,
     Cpu,
+    /// Reduces the program's command to two lines.
+    Command,
     /// Omits the first limit's remedy.
     Remedies,
     DeliveredBy,
@@ -103,6 +105,15 @@ impl Brief {
         self.field(label, items).or(Turn::Subject, |o| o.field_in_a_line(label, shortly)).gives_way(Turn::Run)
     }
 
+    /// A command, reduced to three lines, to two and to one, with `shortly` as its short form.
+    pub fn command(&mut self, label: &'static str, items: &[String], shortly: &[String]) -> &mut Part {
+        self.field(label, items)
+            .or(Turn::Subject, |o| o.field_in_lines(label, shortly, 3))
+            .or(Turn::Command, |o| o.field_in_lines(label, shortly, 2))
+            .or(Turn::Run, |o| o.field_in_a_line(label, shortly))
+            .gives_way(Turn::Run)
+    }
+
     pub fn blank(&mut self) {
         self.part("", Screen::blank).gives_way(Turn::Space);
     }
@@ -148,6 +159,7 @@ impl Brief {
             names => format!("left out ({}): {}", self.rest, list(names)),
         };
         if !closing.is_empty() {
+            let closing = with_legend(closing, out.as_str());
             if out.as_str().lines().count() + 2 <= LINES {
                 out.blank();
             }
@@ -155,6 +167,15 @@ impl Brief {
         }
         out
     }
+}
+
+/// Appends the meaning of the marks in a text to the last line, if the line has space.
+fn with_legend(closing: String, text: &str) -> String {
+    let estimated = text.contains(" ~").then_some("~ estimated");
+    let unknown = text.lines().any(|line| line.ends_with(" –") || line.contains(" – ")).then_some("– unknown");
+    let marks: Vec<&str> = [estimated, unknown].into_iter().flatten().collect();
+    let with = format!("{closing}  ({})", marks.join(", "));
+    if marks.is_empty() || (closing.chars().count() <= WIDTH && with.chars().count() > WIDTH) { closing } else { with }
 }
 
 #[cfg(test)]

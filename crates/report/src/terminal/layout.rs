@@ -60,6 +60,23 @@ pub fn cut(text: &str, columns: usize) -> String {
     }
 }
 
+/// The same for a command: keeps its beginning and its end, where the options are that distinguish it.
+fn cut_middle(text: &str, columns: usize) -> String {
+    if display_width(text) <= columns {
+        return text.to_owned();
+    }
+    let head = cut(text, columns / 2);
+    let room = columns.saturating_sub(display_width(&head) + 1);
+    let mut tail = "";
+    for (at, _) in text.char_indices().rev().filter(|(_, c)| *c == ' ') {
+        if display_width(&text[at + 1..]) > room {
+            break;
+        }
+        tail = &text[at + 1..];
+    }
+    if tail.is_empty() { cut(text, columns) } else { format!("{head} {tail}") }
+}
+
 /// Text that is safe to print on a terminal. Only the methods below extend it; they treat all text as untrusted, so it
 /// cannot contain control sequences or line ends. No line is longer than [`WIDTH`], except preformatted lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,8 +223,27 @@ impl Screen {
         }
     }
 
-    /// Same as [`field`](Self::field) on one line, with a sign for omitted text. Cuts the first item if that suffices,
-    /// as for a command; otherwise omits the last items.
+    /// Same as [`field`](Self::field) on at most this many lines. Cuts the middle of the first item, a command.
+    pub fn field_in_lines(&mut self, label: &str, items: &[String], most: usize) {
+        let room = WIDTH - LABEL;
+        let lines = |items: &[String]| {
+            let mut form = Screen::new(Style::PLAIN);
+            form.field(label, items);
+            form.text.lines().count()
+        };
+        let mut items: Vec<String> = items.iter().map(|item| sanitise(item)).collect();
+        let whole = items.first().cloned().unwrap_or_default();
+        for columns in (room..=most * room).rev() {
+            if lines(&items) <= most {
+                break;
+            }
+            items[0] = cut_middle(&whole, columns);
+        }
+        self.field(label, &items);
+    }
+
+    /// Same as [`field`](Self::field) on one line, with a sign for omitted text. Cuts the middle of the first item
+    /// if that suffices, as for a command; otherwise omits the last items.
     pub fn field_in_a_line(&mut self, label: &str, items: &[String]) {
         const LEAST: usize = 20;
         const SIGN: &str = " · …";
@@ -216,7 +252,7 @@ impl Screen {
         let Some((first, rest)) = items.split_first() else { return };
         let end: String = rest.iter().map(|item| format!(" · {item}")).collect();
         let line = match room.checked_sub(display_width(&end)).filter(|columns| *columns >= LEAST) {
-            Some(columns) => cut(first, columns) + &end,
+            Some(columns) => cut_middle(first, columns) + &end,
             None => {
                 let room = room - display_width(SIGN);
                 let mut line = cut(first, room);
@@ -231,6 +267,19 @@ impl Screen {
             }
         };
         self.field(label, &[line]);
+    }
+
+    /// The legend of a table: lines break between its items if possible, so that a sign stays with its meaning.
+    pub fn legend(&mut self, items: &[String]) {
+        let mut line = String::new();
+        for item in items {
+            if !line.is_empty() && HANGING + display_width(&line) + 2 + display_width(item) > WIDTH {
+                self.paragraph("  ", &std::mem::take(&mut line));
+            }
+            let gap = if line.is_empty() { "" } else { "  " };
+            line = format!("{line}{gap}{item}");
+        }
+        self.paragraph("  ", &line);
     }
 
     /// A table with fixed column widths and no rules, which leaves most of the width for numbers.

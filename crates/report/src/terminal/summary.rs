@@ -95,7 +95,7 @@ fn situations(out: &mut Screen, table: &Situations) {
     if table.more > 0 {
         out.line(&format!("  … and {} with smaller differences (--full)", plural(table.more, "row")));
     }
-    out.paragraph("  ", &table.legend().join("  "));
+    out.legend(&table.legend());
 }
 
 /// The current configuration, and the configurations confirmed against it.

@@ -18,7 +18,8 @@ use self::account::{account, calls};
 use self::call_sites::call_sites;
 use self::contexts::{context, other_contexts};
 use self::rings::{not_listed, others, ring};
-use self::watched::{cpu, followed, processes};
+pub(super) use self::watched::command;
+use self::watched::{cpu, followed, processes, shortly};
 pub use self::watched::{subject, throughput};
 use self::whole::whole;
 use super::fit::{Brief, Turn};
@@ -54,7 +55,7 @@ pub fn stored(t: &TraceRecord, view: View<'_>, style: Style) -> Screen {
     out
 }
 
-const CLOSING: &str = "details: trace again with --full or --json; --record FILE keeps each request";
+const CLOSING: &str = "details: trace again with --full, --json or --record FILE";
 
 fn brief(t: &TraceRecord, answer: &Verdict, again: &str, style: Style) -> Screen {
     let full = format!("{again} --full");
@@ -65,7 +66,7 @@ fn brief(t: &TraceRecord, answer: &Verdict, again: &str, style: Style) -> Screen
     let (b, total) = (&mut out, &t.total);
     let sampled = total.followed.is_sample();
     verdict::head(b, answer);
-    b.subject("program", &subject(t));
+    b.command("program", &subject(t), &shortly(t));
     b.field("I/O", &throughput(t));
     b.field("latency", &verdict::latency(&total.latency_ns, sampled));
     match t.account.as_ref().and_then(|account| account.requests.as_ref()) {

@@ -8,16 +8,19 @@ use super::measured;
 use iotrail_answer::callsites;
 use iotrail_answer::compare::Metric;
 use iotrail_answer::group::shares_of;
-use iotrail_answer::summary::measured::{Verdict, parts_known};
+use iotrail_answer::summary::by;
+use iotrail_answer::summary::measured::{Verdict, bound_text, parts_known};
 use iotrail_base::words::{count, known_span, list, percent, plural, span};
+use iotrail_schema::account::Bound;
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{DeliveryPathCount, Latency, PerIo, StageRecord, Warning};
 use iotrail_schema::trace_record::CountIntervals;
 
 /// Maximum number of limits.
 const LIMITS: usize = 2;
-/// Maximum number of delivery paths named.
+/// Maximum number of delivery paths named, and their minimum share.
 const PATHS: usize = 4;
+const RARE: f64 = 0.001;
 /// Length of the bar.
 const BAR: usize = WIDTH - 13;
 
@@ -25,6 +28,7 @@ const BAR: usize = WIDTH - 13;
 pub fn of(out: &mut Screen, v: &Verdict) {
     answer(out, &v.answer);
     advice(out, v.advice.as_deref());
+    gain(out, v);
     from(out, v);
     others(out, v, "below");
     out.blank();
@@ -37,6 +41,7 @@ pub fn head(b: &mut Brief, v: &Verdict) {
     let advised = v.advice.as_deref();
     b.part("", |o| advice(o, advised))
         .or(Turn::Endings, |o| advice(o, advised.map(|text| cut(text, ADVICE)).as_deref()));
+    b.part("gain", |o| gain(o, v)).gives_way(Turn::PerIo);
     b.part("call sites", |o| from(o, v)).gives_way(Turn::KernelThreads);
     b.part("", |o| others(o, v, "--full")).or(Turn::OtherFindings, |o| others_in_a_line(o, v));
     b.part("", Screen::blank);
@@ -55,6 +60,14 @@ fn answer(out: &mut Screen, text: &str) {
 fn advice(out: &mut Screen, text: Option<&str>) {
     if let Some(text) = text {
         out.paragraph("  do    ", text);
+    }
+}
+
+/// The most that the remedy could save, unless the answer contains this share.
+fn gain(out: &mut Screen, v: &Verdict) {
+    let says = |bound: &Bound| v.answer.contains(&percent(bound.share));
+    if let Some(bound) = v.bound.filter(|bound| v.advice.is_some() && !says(bound)) {
+        out.paragraph("  gain  ", &bound_text(bound));
     }
 }
 
@@ -94,12 +107,12 @@ pub fn latency(l: &Latency, sampled: bool) -> Vec<String> {
         return Vec::new();
     }
     let quantile = |name: &str, ns: Option<u64>| format!("{name} {}", known_span(ns));
-    vec![
-        quantile("p50", l.p50),
-        quantile("p99", l.p99),
-        quantile("p99.9", l.p99_9),
-        quantile(if sampled { "max seen" } else { "max" }, l.max),
-    ]
+    let mut items = vec![quantile("p50", l.p50), quantile("p99", l.p99), quantile("p99.9", l.p99_9)];
+    items.push(match sampled {
+        true => format!("max {} of {} traced", known_span(l.max), count(l.count as f64)),
+        false => quantile("max", l.max),
+    });
+    items
 }
 
 /// The parts of mean latency, also as a bar.
@@ -136,17 +149,33 @@ fn bar(s: &StageRecord) -> String {
     bar
 }
 
-/// `enter 82 % · inline 12 % · …`.
+/// `enter 82 % (in io_uring_enter) · inline 12 % · others 0.3 %`.
 pub fn delivered(vehicles: &[DeliveryPathCount], intervals: &CountIntervals) -> Vec<String> {
     let all: u64 = vehicles.iter().map(|v| v.completions).sum();
     let shares = shares_of(vehicles);
-    let one = |(v, share): &(DeliveryPath, f64)| {
+    let is_shown = |(v, share): &(DeliveryPath, f64)| *share >= RARE || *v == DeliveryPath::Unknown;
+    let (shown, rare): (Vec<_>, Vec<_>) = shares.into_iter().partition(is_shown);
+    let (shown, rest) = shown.split_at(shown.len().min(PATHS));
+    let one = |(i, (v, share)): (usize, &(DeliveryPath, f64))| {
         let n = (share * all as f64).round() as u64;
-        format!("{} {}", v.name(), measured::estimated_share(n, all, &format!("vehicles.{}", v.name()), intervals))
+        let share = measured::estimated_share(n, all, &format!("vehicles.{}", v.name()), intervals);
+        let words = in_words(*v).filter(|_| i == 0).map(|words| format!(" ({words})")).unwrap_or_default();
+        format!("{} {share}{words}", v.name())
     };
-    let rest = shares.len().saturating_sub(PATHS);
-    let more = (rest > 0).then(|| plural(rest, "other"));
-    shares.iter().take(PATHS).map(one).chain(more).collect()
+    let others: f64 = rest.iter().chain(&rare).map(|(_, share)| share).sum();
+    let others = (others > 0.0).then(|| format!("others {}", percent(others)));
+    shown.iter().enumerate().map(one).chain(others).collect()
+}
+
+/// Explains a path whose name does not.
+fn in_words(path: DeliveryPath) -> Option<&'static str> {
+    Some(match path {
+        DeliveryPath::Inline => "at submission",
+        DeliveryPath::ReschedIpi => "on return from a reschedule IPI",
+        DeliveryPath::TimerTick | DeliveryPath::PageFault | DeliveryPath::OtherIrq => return None,
+        DeliveryPath::Sqpoll | DeliveryPath::Unknown => return None,
+        path => by(path),
+    })
 }
 
 /// Empty if no count is known.

@@ -96,9 +96,9 @@ fn rates_include_requests_submitted_while_windows_were_closing() {
         t
     };
     let mut t = halved(one_per_enter());
-    assert!(only(&t, "one_per_enter").text.contains("20.0 k calls per second"));
+    assert!(only(&t, "one_per_enter").text.contains("20.0 k such calls per second"));
     later(&mut t);
-    assert!(only(&t, "one_per_enter").text.contains("40.0 k calls per second"));
+    assert!(only(&t, "one_per_enter").text.contains("40.0 k such calls per second"));
     let mut t = halved(wrong_core());
     t.total.interrupts[0].credited = Some(5_000);
     assert_eq!(codes(&t), ["wrong_core"], "one for eight of 39,500 completions");

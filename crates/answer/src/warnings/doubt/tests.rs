@@ -172,11 +172,11 @@ fn interrupts_missed_by_the_probes_are_reported_once() {
     m.interrupts.push(interrupt(1, 900, Some(1000)));
     assert_eq!(
         text(&m, "interrupts_missed"),
-        "the probes saw 900 of the 1000 interrupts 36 virtio1-req.0 on CPU 1 that /proc/interrupts counted"
+        "the probes saw 900 of the 1000 interrupts of virtio1-req.0 (IRQ 36, CPU 1) in /proc/interrupts"
     );
     m.interrupts.push(interrupt(0, 0, Some(11)));
     assert_eq!(codes(&m), ["interrupts_missed"]);
-    assert!(text(&m, "interrupts_missed").ends_with("on CPU 1 that /proc/interrupts counted, and too few of 1 other"));
+    assert!(text(&m, "interrupts_missed").ends_with("CPU 1) in /proc/interrupts, and too few of 1 other"));
 }
 
 /// A short program next to others: timer ticks on a CPU that it hardly used, and a disk that completed others' I/O.

@@ -56,7 +56,7 @@ pub fn figure(view: &View<'_>) -> Option<Figure> {
     }
     let reads = match any_inversion {
         true => {
-            "Each point is one measurement: requests per second against the share of completions posted before one that was ready earlier, and against the share of time for which the server was idle."
+            "Each point is one measurement. It shows requests per second against the share of completions posted before one that was ready earlier, or against the server's idle time."
         }
         false => {
             "Each point is one measurement: requests per second against the share of time for which the server was idle. No completion with a known order was posted before one that was ready earlier."

@@ -120,7 +120,7 @@ pub fn stages(view: &View<'_>, facets: &[Facet]) -> Option<Figure> {
     let head = Head {
         id: "stages",
         title: "Stages of the latency",
-        reads: "Means over the traced requests with all stages: until the request was issued to the device, until the device had completed it, and until its completion was posted (the delivery delay).",
+        reads: "Means over the traced requests with all stages. The stages end when the request is issued, when the device completes it, and when its completion is posted (the delivery delay).",
         is_of_time: true,
     };
     let axis = "time of one I/O".to_owned();

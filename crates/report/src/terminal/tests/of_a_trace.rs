@@ -162,7 +162,26 @@ fn opcodes_with_unknown_short_results_are_named() {
     let untold = |name| OpcodeRecord { short: None, ..opcode(name, 7, 1_000) };
     t.total.opcodes = ["splice", "readv", "recv", "writev", "fsync"].map(untold).into();
     let text = trace::screen(&t, true, PLAIN).to_string();
-    assert!(text.contains("0 short (unknown for recv, splice and vectored ones)\n"), "{text}");
+    assert!(text.contains("short: unknown for recv, splice and vectored requests\n"), "{text}");
+}
+
+#[test]
+fn a_long_command_keeps_its_options_and_loses_its_paths() {
+    let mut t = clean();
+    let options = "--rw=randread --bs=4k --direct=1 --ioengine=io_uring --iodepth=16 --time_based --runtime=3";
+    let command = format!("/usr/bin/fio --name=j --filename=/srv/data/{}file {options}", "long/".repeat(30));
+    t.subject = Subject::Command { argv: command.split(' ').map(str::to_owned).collect(), exit_status: Some(0) };
+    let text = trace::screen(&t, false, PLAIN).to_string();
+    assert!(text.contains(&"long/".repeat(9)), "the whole command fits: {text}");
+    t.total.warnings = (0..4).map(|i| Warning::new("limit", "words ".repeat(20) + &i.to_string(), "")).collect();
+    let text = trace::screen(&t, false, PLAIN).to_string();
+    narrow(&text);
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let short = format!("program fio --name=j --filename=…/file {options} exit status 0");
+    assert!(said.contains(&short), "{text}");
+    t.subject = Subject::Command { argv: vec!["python3".into(), "-c".into(), "a\nb".into()], exit_status: Some(0) };
+    let text = trace::screen(&t, false, PLAIN).to_string();
+    assert!(text.contains(r"python3 -c 'a\nb' · exit status 0"), "{text}");
 }
 
 /// A share needs as many completions as a median; with fewer, the count is printed.

@@ -5,8 +5,8 @@ use crate::terminal::spent::marked;
 use iotrail_answer::traced::in_words;
 use iotrail_base::words::{UNKNOWN, count, known_span, percent, plural, span};
 use iotrail_schema::account::{
-    Account, CallRecord, End, Iowait, Mode, Reason, RequestAccount, RequestRow, Role, Start, ThreadAccount, ThreadRow,
-    ThreadState,
+    Account, CallRecord, End, Iowait, Mode, Reason, RequestAccount, RequestReason, RequestRow, RequestStage, Role,
+    Start, ThreadAccount, ThreadRow, ThreadState,
 };
 
 /// Maximum number of threads shown, longest wall time first.
@@ -20,6 +20,8 @@ const CALLS: usize = 8;
 const LARGEST: usize = 4;
 /// Minimum share of such a row.
 const LARGE: f64 = 0.02;
+/// Minimum share of the rest.
+const LEAST: f64 = 0.01;
 
 pub fn account(o: &mut Screen, account: &Account) {
     for thread in account.threads.iter().take(THREADS) {
@@ -122,15 +124,41 @@ fn share(ns: u64, of_ns: u64) -> f64 {
     ns as f64 / of_ns.max(1) as f64
 }
 
-/// The largest rows, on one line.
+/// The mean latency and its largest parts, which sum to 100 %.
 pub fn requests_spent(account: &RequestAccount) -> Vec<String> {
-    let large = |row: &&RequestRow| share(row.ns, account.latency_sum_ns) >= LARGE;
-    let row = |row: &RequestRow| {
-        let reason = row.reason.as_ref().map(|reason| format!(" ({})", in_words(reason))).unwrap_or_default();
-        format!("{}{reason} {}", in_words(&row.stage), share_of(row, account))
+    let of = |row: &RequestRow| share(row.ns, account.latency_sum_ns);
+    let known = |row: &&RequestRow| row.stage != RequestStage::Unknown && account.is_narrow(row);
+    let (shown, small): (Vec<&RequestRow>, Vec<&RequestRow>) =
+        account.rows.iter().filter(known).partition(|row| of(row) >= LARGE);
+    let (shown, rest) = shown.split_at(shown.len().min(LARGEST));
+    if shown.is_empty() {
+        return vec![total(account), "stages unknown: too few requests traced".into()];
+    }
+    let row = |row: &&RequestRow| format!("{} {}", at_stage(row), marked(of(row), row.exact));
+    let other: f64 = rest.iter().chain(&small).map(|row| of(row)).sum();
+    let unknown = 1.0 - shown.iter().map(|row| of(row)).sum::<f64>() - other;
+    let exact = account.rows.iter().all(|row| row.exact);
+    let rest = [("other", other), ("unknown", unknown)].into_iter().filter(|(_, part)| *part >= LEAST);
+    let rest = rest.map(|(name, part)| format!("{name} {}", marked(part, exact)));
+    std::iter::once(total(account)).chain(shown.iter().map(row)).chain(rest).collect()
+}
+
+/// The stage and the reason of a row: `ready, no CPU`.
+fn at_stage(row: &RequestRow) -> String {
+    let stage = match row.stage {
+        RequestStage::Unsubmitted => "in the SQ".into(),
+        RequestStage::Inline => "in submission".into(),
+        RequestStage::IowqQueue => "queued for io-wq".into(),
+        RequestStage::Iowq => "in io-wq".into(),
+        RequestStage::Block => "block layer".into(),
+        RequestStage::Posted => "posted, not reaped".into(),
+        stage => in_words(&stage),
     };
-    let rows = account.rows.iter().filter(large).take(LARGEST).map(row);
-    std::iter::once(total(account)).chain(rows).collect()
+    let reason = row.reason.as_ref().map(|reason| match reason {
+        RequestReason::NoCpu => "no CPU".into(),
+        reason => in_words(reason),
+    });
+    reason.map_or_else(|| stage.clone(), |reason| format!("{stage} ({reason})"))
 }
 
 fn head(thread: &ThreadAccount) -> Vec<String> {
@@ -191,5 +219,44 @@ pub fn calls(o: &mut Screen, calls: &[CallRecord]) {
     if !rows.is_empty() {
         o.blank();
         o.table(&columns, rows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_the_latency_sum_to_100_percent_and_wide_intervals_are_unknown() {
+        let row = |stage, reason, ns, ns_ci95: Option<[u64; 2]>| RequestRow {
+            stage,
+            reason,
+            ns,
+            exact: ns_ci95.is_none(),
+            ns_ci95,
+        };
+        let mut account = RequestAccount {
+            count: 10,
+            latency_sum_ns: 1_000_000,
+            from: Start::Submitted,
+            to: End::Posted,
+            rows: vec![
+                row(RequestStage::Device, None, 500_000, Some([480_000, 520_000])),
+                row(RequestStage::Ready, Some(RequestReason::NoCpu), 300_000, None),
+                row(RequestStage::Block, None, 150_000, Some([20_000, 400_000])),
+                row(RequestStage::Unknown, None, 40_000, None),
+                row(RequestStage::Inline, None, 10_000, None),
+            ],
+        };
+        assert_eq!(
+            requests_spent(&account),
+            ["mean 100 µs, submitted → posted", "device ~50 %", "ready (no CPU) 30 %", "other ~1 %", "unknown ~19 %"]
+        );
+        account.rows.drain(..2);
+        account.rows.truncate(2);
+        assert_eq!(
+            requests_spent(&account),
+            ["mean 100 µs, submitted → posted", "stages unknown: too few requests traced"]
+        );
     }
 }

@@ -10,13 +10,49 @@ use iotrail_schema::trace_record::{OpcodeRecord, ProcessRecord, Subject, Total, 
 const PROCESSES: usize = 6;
 
 pub fn subject(t: &TraceRecord) -> Vec<String> {
+    subject_as(t, command)
+}
+
+/// The same with shortened paths.
+pub fn shortly(t: &TraceRecord) -> Vec<String> {
+    subject_as(t, |argv| {
+        let mut words: Vec<String> = argv.iter().map(|word| short_path(word)).collect();
+        let name = |program: &mut String| program.rsplit('/').next().unwrap_or_default().to_owned();
+        words.iter_mut().take(1).for_each(|program| *program = name(program));
+        command(&words)
+    })
+}
+
+/// The words of a command, in quotes where they contain spaces or line ends.
+pub fn command(argv: &[String]) -> String {
+    let word = |word: &String| match word.is_empty() || word.contains(char::is_whitespace) {
+        true => format!("'{}'", word.replace('\n', "\\n")),
+        false => word.clone(),
+    };
+    argv.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// `--filename=…/data` for `--filename=/srv/disk/data`.
+fn short_path(word: &str) -> String {
+    const SHORT: usize = 12;
+    let (option, path) = word.split_once('=').map_or(("", word), |(option, path)| (option, path));
+    let equals = if option.is_empty() { "" } else { "=" };
+    match path.trim_end_matches('/').rsplit_once('/') {
+        Some((_, name)) if path.len() > SHORT && !path.contains(char::is_whitespace) => {
+            format!("{option}{equals}…/{name}")
+        }
+        _ => word.to_owned(),
+    }
+}
+
+fn subject_as(t: &TraceRecord, command: impl Fn(&[String]) -> String) -> Vec<String> {
     let what = match &t.subject {
         Subject::Command { argv, exit_status } => {
             let end = match exit_status {
                 Some(status) => format!("exit status {status}"),
                 None => "exit status unknown".into(),
             };
-            vec![argv.join(" "), end]
+            vec![command(argv), end]
         }
         Subject::Process { tgid, comm, descendants } => {
             vec![format!("{comm} ({tgid}){}", and_descendants(*descendants))]
@@ -118,7 +154,7 @@ pub fn throughput(t: &TraceRecord) -> Vec<String> {
             if is_estimated(total) && total.errors == 0 { " seen" } else { "" },
             errnos(&total.opcodes)
         ),
-        format!("{}{} short{}", least(total.short_ios), count(total.short_ios as f64), short_not_told(&total.opcodes)),
+        short(total, least(total.short_ios)),
     ];
     if total.elapsed_ns > 0 {
         let per_s = total.bytes as f64 / (total.elapsed_ns as f64 / 1e9);
@@ -140,16 +176,21 @@ fn errnos(opcodes: &[OpcodeRecord]) -> String {
     if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) }
 }
 
-/// Operations for which short results are unknown.
-fn short_not_told(opcodes: &[OpcodeRecord]) -> String {
-    let of = opcodes.iter().filter(|o| o.short_not_told());
+/// `3 short`, and the opcodes whose short results are unknown.
+fn short(total: &Total, least: &str) -> String {
+    let unknown = total.opcodes.iter().filter(|o| o.short_not_told());
     let (vectored, mut named): (Vec<String>, Vec<String>) =
-        of.map(|o| o.opcode.clone()).partition(|name| opcode::is(name, opcode::VECTORED));
+        unknown.map(|o| o.opcode.clone()).partition(|name| opcode::is(name, opcode::VECTORED));
     named.sort_unstable();
     if !vectored.is_empty() {
-        named.push("vectored ones".into());
+        named.push("vectored requests".into());
     }
-    if named.is_empty() { String::new() } else { format!(" (unknown for {})", list(&named)) }
+    let short = format!("{least}{} short", count(total.short_ios as f64));
+    match named.is_empty() {
+        true => short,
+        false if total.opcodes.iter().all(|o| o.short.is_none()) => format!("short: unknown for {}", list(&named)),
+        false => format!("{short} (unknown for {})", list(&named)),
+    }
 }
 
 /// The completions on which latencies and stages are based.
