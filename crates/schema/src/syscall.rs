@@ -37,7 +37,7 @@ const fn call(name: &'static str, work: Option<Work>, wait: Option<Wait>) -> Cal
 
 /// System calls that set up, submit, wait, read, write, sync and poll.
 #[rustfmt::skip]
-pub const ALL: [Call; 80] = [
+pub const ALL: [Call; 83] = [
     call("io_uring_setup", None, None),
     call("io_uring_enter", Some(Submits), Some(Enter)),
     call("io_uring_register", None, None),
