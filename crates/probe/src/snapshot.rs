@@ -24,7 +24,7 @@ use iotrail_host::clock;
 use iotrail_path::sleep;
 use iotrail_schema::account::Reason;
 
-const _: () = assert!(size_of::<types::snapshot_thread>() == 280);
+const _: () = assert!(size_of::<types::snapshot_thread>() == 288);
 const _: () = assert!(size_of::<types::snapshot_ring>() == 72);
 const _: () = assert!(size_of::<types::snapshot_request>() == 64);
 const _: () = assert!(size_of::<types::snapshot_depth>() == 48);
@@ -101,6 +101,8 @@ pub struct Thread {
     pub in_iowait: bool,
     /// Kernel address of the epoll in which it sleeps (epoll_wait(2)).
     pub waits_on: u64,
+    /// Inode of the peer of the AF_UNIX socket in its call's first argument; 0: none.
+    pub peer_inode: u64,
 }
 
 /// A thread on the machine.
@@ -448,6 +450,7 @@ fn thread(t: types::snapshot_thread) -> Thread {
         in_iowait: t.iowait != 0,
         faults: t.faults,
         waits_on: t.waits_on,
+        peer_inode: t.peer_inode,
     }
 }
 

@@ -40,6 +40,9 @@ pub struct StateRecord {
     /// all threads in futex(2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<StuckWait>,
+    /// The longest sleeps (1 s or more) in calls that another thread or process has to end; omitted: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<LongWait>,
     /// Before the probes were loaded; null: the trace started a command, or not read.
     pub start: Option<Moment>,
     /// At the end; null: no process remained, or not read.
@@ -198,6 +201,40 @@ pub struct SendBuffer {
     pub samples: u64,
     /// Part of `samples`: all threads of the process were sleeping.
     pub asleep: u64,
+}
+
+/// A long sleep in a call which another thread or process has to end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LongWait {
+    /// Thread ID.
+    pub tid: u32,
+    /// Process ID.
+    pub tgid: u32,
+    /// Name.
+    pub comm: String,
+    /// The system call.
+    pub syscall: String,
+    /// Why it is blocked.
+    pub reason: Reason,
+    /// The pipe or socket that it reads or writes; null: the call waits for a child or another thread.
+    pub fd: Option<u32>,
+    /// Time that it had slept in the last deep sample.
+    pub for_ns: u64,
+    /// Processes that can end the wait: with the other end open, the children, or with the lock's owner.
+    pub by: Vec<NamedProcess>,
+    /// The thread that owns the lock; null: it waits for something else.
+    pub owner: Option<u32>,
+    /// None of them can end the wait: their threads wait for each other, or the owner has exited.
+    pub cannot_end: bool,
+}
+
+/// A process, with its PID in /proc.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedProcess {
+    /// Process ID.
+    pub tgid: u32,
+    /// Name.
+    pub comm: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

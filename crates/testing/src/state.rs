@@ -31,6 +31,7 @@ pub fn calm() -> StateRecord {
         cgroup: Some(CgroupState { throttled: 0, most_bios: 0, quota_ns: 0 }),
         memory: None,
         stuck: None,
+        waits: vec![],
         start: None,
         end: None,
     }

@@ -29,6 +29,7 @@ pub mod synchronous;
 mod tests;
 pub mod threads;
 mod unfinished;
+mod waits;
 mod workers;
 
 use std::cmp::Reverse;
@@ -72,6 +73,7 @@ pub const RULES: &[Rule] = &[
     state::MEMORY_LIMIT,
     state::DISTANT_TIMEOUT,
     state::NO_PROGRESS,
+    waits::DEADLOCK,
     notify::STRANDED,
     notify::KICK_STORM,
     measurement::DEVICE_IRQ,

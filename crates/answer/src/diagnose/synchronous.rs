@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use super::calls::SPIN;
 use super::reasons::{Waits, name as reason_name, waits_for};
+use super::waits;
 use iotrail_base::words::{bytes, count, list, percent, span};
-use iotrail_schema::account::{CallRecord, Mode, Reason, ThreadRow, ThreadState};
+use iotrail_schema::account::{CallRecord, Mode, Reason, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::trace_record::TraceRecord;
 
 /// Maximum number of calls named in a text, and their minimum share of the time.
@@ -166,6 +167,22 @@ fn waiting_threads(t: &TraceRecord, name: &str) -> usize {
     t.own_threads().filter(|thread| is_in_it(&thread.rows)).count()
 }
 
+/// Minimum share of its time for which a call blocks the thread of an event loop.
+const BLOCKS: f64 = 0.1;
+
+/// A thread that this call blocks, although it also waits for events; and the call in which it does.
+fn in_event_loop<'t>(t: &'t TraceRecord, name: &str) -> Option<(u32, &'t str)> {
+    let of = |thread: &'t ThreadAccount| {
+        let in_it = |row: &&ThreadRow| row.state == ThreadState::Blocked && row.syscall.as_deref() == Some(name);
+        let blocked: u64 = thread.rows.iter().filter(in_it).map(|row| row.ns).sum();
+        let events = thread.rows.iter().filter_map(|row| row.syscall.as_deref());
+        let events =
+            events.into_iter().find(|of| SPIN.contains(of) || ["select", "pselect6", "io_uring_enter"].contains(of))?;
+        (blocked as f64 >= BLOCKS * thread.wall_ns as f64 && events != name).then_some((blocked, thread.tid, events))
+    };
+    t.own_threads().filter_map(of).max().map(|(_, tid, events)| (tid, events))
+}
+
 /// The remedy for a wait for a peer, if a number shows the cause.
 fn for_peer(t: &TraceRecord, name: &str) -> Option<String> {
     let threads = waiting_threads(t, name);
@@ -174,6 +191,16 @@ fn for_peer(t: &TraceRecord, name: &str) -> Option<String> {
             "{threads} threads wait in {}(2): set O_NONBLOCK and wait in epoll_wait(2), or submit the calls to a ring. One thread then waits for all descriptors",
             plain(name)
         ));
+    }
+    if let Some((tid, events)) = in_event_loop(t, name).filter(|_| !SPIN.contains(&name)) {
+        return Some(format!(
+            "{}(2) blocks thread {tid}, which also waits for events in {events}(2): its other descriptors wait meanwhile. Set O_NONBLOCK on the \
+             descriptor (or MSG_DONTWAIT), and continue at EAGAIN",
+            plain(name)
+        ));
+    }
+    if let Some(end) = waits::other_end(t, name) {
+        return Some(format!("{}(2) waits for a peer: {end}", plain(name)));
     }
     let ended = t.call(name).filter(|call| call.syscall == "poll" || call.syscall == "ppoll")?.ended?;
     (ended.time_limit > 0 && ended.time_limit * 2 >= ended.completions + ended.time_limit).then(|| {
@@ -239,7 +266,13 @@ pub fn advice(t: &TraceRecord) -> Option<String> {
             },
             Some(Waits::Other) => rest.push(match of.reason() {
                 Some(Reason::Futex | Reason::Lock) => format!("{call} waits for another thread"),
-                Some(Reason::Sleep) => format!("the program sleeps on purpose in {call}"),
+                Some(Reason::Sleep) => match in_event_loop(t, name) {
+                    Some((tid, events)) => format!(
+                        "{call} sleeps in thread {tid}, which also waits for events in {events}(2): ready descriptors wait meanwhile. Use a timerfd, or \
+                         the timeout of {events}(2), instead of the sleep"
+                    ),
+                    None => format!("the program sleeps on purpose in {call}"),
+                },
                 Some(reason) => format!("{call} waits for {}, not for I/O", reason_name(reason)),
                 None => format!("{call} does not wait for I/O"),
             }),
@@ -281,7 +314,7 @@ fn plain(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotrail_schema::account::{Account, CallRecord, Reason, ThreadAccount, WaitEnds};
+    use iotrail_schema::account::{Account, WaitEnds};
     use iotrail_testing::trace;
 
     fn traced(rows: &[(ThreadState, Option<&str>, Option<Reason>, u64)]) -> TraceRecord {
@@ -341,6 +374,11 @@ mod tests {
         let ended = Some(WaitEnds { time_limit: 4, completions: 4, ..WaitEnds::default() });
         poll.calls = Some(vec![CallRecord { syscall: "poll".into(), count: 8, ended, ..CallRecord::default() }]);
         assert!(said(&poll).contains("4 of its 8 waits timed out"), "{}", said(&poll));
+        let of_loop = traced(&[
+            (ThreadState::Blocked, Some("recvfrom"), Some(Reason::SocketData), 400_000_000),
+            (ThreadState::Blocked, Some("epoll_wait"), Some(Reason::Epoll), 600_000_000),
+        ]);
+        assert!(said(&of_loop).contains("recvfrom(2) blocks thread 7, which also waits for events in epoll_wait(2)"));
         let cached = traced(&[(ThreadState::Running, Some("pread64"), None, 900_000_000)]);
         assert_eq!(
             advice(&cached).unwrap(),

@@ -542,6 +542,8 @@ static __noinline int write_thread(struct bpf_iter__task *ctx, __u32 reading)
 		__u64 files = (__u64)BPF_CORE_READ(table, fd);
 		bpf_probe_read_kernel(&file, sizeof(file), (void *)(files + out.arguments[0] * sizeof(file)));
 		out.waits_on = (__u64)BPF_CORE_READ(file, private_data);
+		if ((__u64)BPF_CORE_READ(file, f_op) == operations_of(1))
+			out.peer_inode = peer_inode((void *)out.waits_on);
 	}
 	if (reading == READ_SLEEPS && out.state && same_sleep(task, out.switches)) {
 		out.frames = SAME_SLEEP;

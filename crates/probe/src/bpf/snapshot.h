@@ -37,6 +37,7 @@ struct snapshot_thread {
 	__u64 iowait;
 	__u64 faults; /* minor page faults since its creation */
 	__u64 waits_on; /* private data of the file in its call's first argument: an epoll in epoll_wait */
+	__u64 peer_inode; /* of the AF_UNIX socket in its call's first argument; 0: none */
 	char comm[16];
 	__u64 stack[FRAMES];
 };

@@ -59,6 +59,19 @@ struct socket {
 	struct sock *sk;
 };
 
+struct sock___peer {
+	struct socket *sk_socket;
+};
+
+struct unix_sock {
+	struct sock___peer *peer;
+};
+
+struct socket_alloc {
+	struct socket socket;
+	struct inode vfs_inode;
+};
+
 struct tcp_sock {
 	u32 copied_seq;
 	u32 rcv_nxt;

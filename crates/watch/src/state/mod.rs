@@ -4,6 +4,7 @@ mod limits;
 mod queues;
 mod stuck;
 pub(crate) mod sums;
+mod waits;
 
 use std::rc::Rc;
 use std::thread::JoinHandle;
@@ -17,6 +18,7 @@ use iotrail_stats::random::Random;
 use limits::Limits;
 use queues::Queues;
 use sums::Sums;
+use waits::Waits;
 
 /// Minimum interval between two samples. A random time is added, because programs and timer ticks are periodic.
 const PERIOD: Duration = Duration::from_millis(8);
@@ -45,6 +47,7 @@ pub struct State {
     limits: Limits,
     /// The longest one so far.
     stuck: Option<StuckWait>,
+    waits: Waits,
     /// Some processes were not read.
     is_partial: bool,
     random: Random,
@@ -65,6 +68,7 @@ impl State {
             queues: Queues::default(),
             limits: Limits::default(),
             stuck: None,
+            waits: Waits::default(),
             is_partial: false,
             random: Random::new(std::process::id().into()),
             start: None,
@@ -107,6 +111,7 @@ impl State {
             numbers.for_each(|number| self.limits.meet(number));
             let longest = self.stuck.as_ref().map_or(0, |of| of.for_ns);
             self.stuck = stuck::of(&now, &self.numbers).filter(|of| of.for_ns > longest).or(self.stuck.take());
+            self.waits.take(&now, &self.numbers, false);
         }
         self.sums.take(&now);
         if !now.threads.is_empty() {
@@ -123,12 +128,14 @@ impl State {
     /// Final record. `runs`: the processes still run, or ran when the trace was stopped.
     pub fn end(&mut self, tgids: impl Iterator<Item = u32>, runs: bool) -> Option<StateRecord> {
         if let Some(now) = self.read(tgids, true).filter(|now| runs && !now.threads.is_empty()) {
+            self.waits.take(&now, &self.numbers, true);
             self.sums.take(&now);
         }
         self.reader.as_ref()?;
         Some(StateRecord {
             memory: self.limits.record(),
             stuck: self.stuck.take(),
+            waits: self.waits.record(),
             ..self.sums.record(self.start.take(), runs)
         })
     }

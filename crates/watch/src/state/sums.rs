@@ -422,6 +422,7 @@ impl Sums {
             cgroup: self.cgroup.map(|sum| CgroupState { quota_ns, ..sum }),
             memory: None,
             stuck: None,
+            waits: vec![],
             start,
             end: if with_end { self.moment() } else { None },
         }

@@ -216,3 +216,30 @@ fn out_of_order_delivery_is_explained_by_ring_and_kernel() {
     few.rings[0].order.as_mut().unwrap().delivery.as_mut().unwrap().inversions = 3_900;
     assert!(!codes(&few).contains(&"delivered_out_of_order".to_owned()));
 }
+
+#[test]
+fn each_thread_of_a_deadlock_is_reported_with_what_it_waits_for() {
+    let f = only(&deadlock(), "deadlock");
+    assert_eq!(
+        f.text,
+        "2 threads had waited for 3.20 s and cannot continue, and they wait for each other: thread 7 (build) waits in wait4(2) for the exit of \
+         process 8 (build); thread 8 (build) waits in write(2) for space in a pipe (descriptor 4), which only process 7 (build) can read"
+    );
+    assert!(f.remedy.starts_with("read the child's output"), "{}", f.remedy);
+    let with = |change: &dyn Fn(&mut LongWait)| {
+        let mut t = deadlock();
+        t.state.as_mut().unwrap().waits.iter_mut().for_each(change);
+        t
+    };
+    let t = with(&|wait| wait.cannot_end = false);
+    assert_eq!(codes(&t), Vec::<String>::new());
+    let end = waits::other_end(&t, "write");
+    assert_eq!(end.unwrap(), "for 3.20 s, the other end of descriptor 4 was open in process 7 (build)");
+    let dead = with(&|wait| {
+        let lock = ("futex".into(), Reason::Lock, Some(99), vec![]);
+        (wait.syscall, wait.reason, wait.owner, wait.by) = lock;
+    });
+    let f = only(&dead, "deadlock");
+    assert!(f.text.contains("waits in futex(2) for a lock of thread 99, which has exited"), "{}", f.text);
+    assert!(f.remedy.contains("setrobust"), "{}", f.remedy);
+}

@@ -408,6 +408,26 @@ pub(super) fn unread_socket() -> TraceRecord {
     })
 }
 
+/// A parent waits for its child, whose output it does not read.
+pub(super) fn deadlock() -> TraceRecord {
+    let process = |tgid| NamedProcess { tgid, comm: "build".into() };
+    let wait = |tid, syscall: &str, reason, fd, by| LongWait {
+        tid,
+        tgid: tid,
+        comm: "build".into(),
+        syscall: syscall.into(),
+        reason,
+        fd,
+        for_ns: 3_200_000_000,
+        by: vec![process(by)],
+        owner: None,
+        cannot_end: true,
+    };
+    with_state(|state| {
+        state.waits = vec![wait(7, "wait4", Reason::Child, None, 8), wait(8, "write", Reason::PipeFull, Some(4), 7)];
+    })
+}
+
 pub(super) fn socket_drops() -> TraceRecord {
     with_state(|state| {
         let (dropped, listens, limit, is_set) = (17_000, false, 4096, true);

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use iotrail_schema::account::{Bound, BoundOf};
+use iotrail_schema::account::{Bound, BoundOf, Reason};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Delay, DeliveryPathCount, Interrupt, Ipi, Latency, Order, OrderBy};
 use iotrail_schema::runnable::{HadCpu, Runnable};
-use iotrail_schema::state::{MemoryLimit, RingState, SendBuffer, SocketDrops, StateRecord, Unread, UnreadSocket};
+use iotrail_schema::state::{
+    LongWait, MemoryLimit, NamedProcess, RingState, SendBuffer, SocketDrops, StateRecord, Unread, UnreadSocket,
+};
 use iotrail_schema::trace_record::{
     CpuPair, DeliveryPathShare, Detour, EnterBatch, ErrnoCount, Estimate, FileRecord, IowqRecord, MemoryRecord,
     OpenRecord, OverlapRecord, Reaping, RingThreads, RunItems, SqpollRecord, Subject, ThreadRecord,
@@ -99,6 +101,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("held_by_requests", held_by_requests),
     ("nagle", nagle),
     ("unread_socket", unread_socket),
+    ("deadlock", deadlock),
     ("socket_drops", socket_drops),
     ("small_send_buffer", small_send_buffer),
     ("cgroup_io_max", cgroup_io_max),

@@ -60,6 +60,7 @@ fn too_few_completions_yield_only_exact_findings() {
             "distant_timeout",
             "no_progress",
             "unread_socket",
+            "deadlock",
             "socket_drops",
             "memory_limit",
         ];
