@@ -484,7 +484,9 @@ fn deadlock(t: &TraceRecord, of: &StuckWait) -> Finding {
 
 /// A thread waits for a lock that is not released, or for the reader of its pipe.
 fn stuck(t: &TraceRecord) -> Option<Finding> {
-    let of = t.state.as_ref()?.stuck.as_ref()?;
+    let state = t.state.as_ref()?;
+    // The finding `deadlock` names all threads of such a wait.
+    let of = state.stuck.as_ref().filter(|_| state.waits.iter().all(|wait| !wait.cannot_end))?;
     if of.reason == Reason::Futex {
         return Some(deadlock(t, of));
     }
