@@ -65,10 +65,12 @@ impl Running<'_> {
     }
 
     pub fn end(mut self) -> Result<Traced> {
+        // Detaching the probes of the system calls takes about 20 ms, in which an ended program did not run.
+        let exited = self.watched.have_ended().then(|| self.began.elapsed());
         // First, so that the threads' times end with the trace.
         self.watch.close_account()?;
         let windows = self.windows.take().map(|windows| windows.end(&mut self.watch, self.began)).transpose()?;
-        let lasted = self.began.elapsed();
+        let lasted = exited.unwrap_or_else(|| self.began.elapsed());
         let asked = windows.filter(|w| w.whole_ns.is_none());
         let elapsed_ns = asked.and_then(|w| w.open_for_ns()).unwrap_or(lasted.as_nanos() as u64);
         let ended_ns = recorder::now().monotonic_ns;
