@@ -82,7 +82,7 @@ fn batched(arm: Arm, n: Option<u32>) -> Vec<Arm> {
     let least = arm.program.observed.sums.threads_ns as f64 * LEAST_THINK;
     let is_apart = arm.options.speed == Speed::Think && apart as f64 > least;
     let name = format!("{}{PER_CALL}", arm.name);
-    let per_call = is_apart.then(|| Arm { name, program, per_call: true, ..arm });
+    let per_call = is_apart.then_some(Arm { name, program, per_call: true, ..arm });
     std::iter::once(arm).chain(per_call).collect()
 }
 
