@@ -94,7 +94,7 @@ const PASSES: [&[Rule]; 3] = [
         rule(Reason::PageIo, &["folio_wait_bit_common", "filemap_fault", "filemap_update_page"]),
         // A write to part of a page, which the file system first reads.
         rule(Reason::PageIo, &["ext4_block_write_begin", "__block_write_begin_int", "block_write_begin"]),
-        rule(Reason::MetadataIo, &["__wait_on_buffer", "bit_wait_io", "xfs_buf_iowait", "fsync_buffers_list", "__sync_dirty_buffer"]),
+        rule(Reason::MetadataIo, &["__wait_on_buffer", "bit_wait_io", "ext4_read_bh", "xfs_buf_iowait", "fsync_buffers_list", "__sync_dirty_buffer"]),
         rule(Reason::Mutex, &["__mutex_lock", "__mutex_lock_slowpath", "__rt_mutex_slowlock"]),
         rule(Reason::RwSemaphore, &["rwsem_down_write_slowpath", "rwsem_down_read_slowpath", "__percpu_down_read", "percpu_down_write"]),
         rule(Reason::Rcu, &["synchronize_rcu"]),

@@ -273,6 +273,8 @@ pub fn advice(t: &TraceRecord) -> Option<String> {
                     ),
                     None => format!("the program sleeps on purpose in {call}"),
                 },
+                // Whether an unknown function waits for I/O is unknown.
+                Some(Reason::Function(function)) => format!("{call} waits in the kernel function {function}()"),
                 Some(reason) => format!("{call} waits for {}, not for I/O", reason_name(reason)),
                 None => format!("{call} does not wait for I/O"),
             }),
