@@ -93,7 +93,7 @@ def measure(name, kind, change):
     real, ends = ratio(both)
     # For a program with synchronous calls, the last of these arms overlaps them. With think time per call, the arm has a second end.
     ends_of = [a for a in out["arms"] if "no think time" not in a["name"]]
-    is_range = ends_of[-1]["name"].endswith("think time per call")
+    is_range = ends_of[-1].get("per_call", False)
     arm = ends_of[-2 if is_range else -1]
     both_ends = [next(c for c in a["comparisons"] if c["metric"] == "iops") for a in (ends_of[-2:] if is_range else ends_of[-1:])]
     c = next((c for c in both_ends if c["verdict"] == "inconclusive"), both_ends[0])

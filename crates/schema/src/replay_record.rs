@@ -69,6 +69,9 @@ pub struct ReplayArm {
     pub name: String,
     /// Whether more requests are in flight than recorded, as if none depended on another.
     pub upper_bound: bool,
+    /// Think time belongs to the calls, and in the previous arm to the requests; omitted: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub per_call: bool,
     /// Counts per I/O, from one traced replay, which is not timed.
     pub counts: ReplayCounts,
     /// CPU time per I/O in nanoseconds, of all threads: median of the timed replays.

@@ -36,8 +36,7 @@ pub struct StateRecord {
     /// The memory limit of its cgroups that evicted most pages of files; omitted: none was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryLimit>,
-    /// The longest wait of at least 1 s for a file lock, a full pipe or a full send buffer; omitted: none. Or the wait of
-    /// all threads in futex(2).
+    /// The longest wait of at least 1 s for a file lock, pipe, send buffer or futex; omitted: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<StuckWait>,
     /// The longest sleeps (1 s or more) in calls that another thread or process has to end; omitted: none.

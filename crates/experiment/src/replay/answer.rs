@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::arms::{Arm, PER_CALL};
+use super::arms::Arm;
 use super::measure::Round;
 use iotrail_answer::compare::{Metric, Repeat, Side, noise_floor, together, undecided, why_open};
 use iotrail_base::words::{per_io, percent, span, three_digits};
@@ -86,8 +86,8 @@ fn withhold(c: &mut Comparison, error: Option<f64>) {
 
 /// The answer: what the variants change, or how far the replay deviates from the recording.
 pub(super) fn sentence(arms: &[ReplayArm], fidelity: &BTreeMap<String, Fidelity>, observed: &Observed) -> String {
-    let is_variant = |arm: &ReplayArm| !arm.comparisons.is_empty() && !arm.name.ends_with(PER_CALL);
-    let per_call = |at: usize| arms.get(at + 1).filter(|next| next.name.ends_with(PER_CALL));
+    let is_variant = |arm: &ReplayArm| !arm.comparisons.is_empty() && !arm.per_call;
+    let per_call = |at: usize| arms.get(at + 1).filter(|next| next.per_call);
     let variants = arms.iter().enumerate().filter(|(_, arm)| is_variant(arm));
     let variants: Vec<String> = variants.filter_map(|(at, arm)| of_variant(&arms[0], arm, per_call(at))).collect();
     if !variants.is_empty() {
@@ -206,6 +206,7 @@ mod tests {
         let arm = |name: &str, calls: f64, comparisons: Vec<Comparison>| ReplayArm {
             name: name.into(),
             upper_bound: !comparisons.is_empty(),
+            per_call: false,
             counts: iotrail_schema::replay_record::ReplayCounts { calls_per_io: Some(calls), ..Default::default() },
             cpu_per_io_ns: None,
             iops: None,
@@ -228,11 +229,10 @@ mod tests {
                 .ends_with("no increase in IOPS larger than 8 %: 1.03 times (95 %: 0.990 to 1.07).")
         );
         let range = |per_call: Comparison| {
-            let name = format!("--batch 8{PER_CALL}");
             let arms = [
                 arm("unchanged", 2.0, vec![]),
                 arm("--batch 8", 0.5, vec![compared(1.2, None)]),
-                arm(&name, 0.5, vec![per_call]),
+                ReplayArm { per_call: true, ..arm("--batch 8, think time per call", 0.5, vec![per_call]) },
             ];
             sentence(&arms, &BTreeMap::new(), &Observed::default())
         };

@@ -67,9 +67,6 @@ pub(super) fn of(program: &Program, asked: &ReplayOptions) -> Result<Vec<Arm>> {
     Ok(arms)
 }
 
-/// Suffix of the arm with think time per call.
-pub(super) const PER_CALL: &str = ", think time per call";
-
 /// If think time per call and per request differ by at most this share of the threads' time, only one is replayed.
 const LEAST_THINK: f64 = 0.02;
 
@@ -81,7 +78,7 @@ fn batched(arm: Arm, n: Option<u32>) -> Vec<Arm> {
     let apart = change::think_ns(&arm.program).abs_diff(change::think_ns(&program));
     let least = arm.program.observed.sums.threads_ns as f64 * LEAST_THINK;
     let is_apart = arm.options.speed == Speed::Think && apart as f64 > least;
-    let name = format!("{}{PER_CALL}", arm.name);
+    let name = format!("{}, think time per call", arm.name);
     let per_call = is_apart.then_some(Arm { name, program, per_call: true, ..arm });
     std::iter::once(arm).chain(per_call).collect()
 }

@@ -191,6 +191,7 @@ fn record(
     let of_arm = |(at, (arm, round)): (usize, (&Arm, &Round))| ReplayArm {
         name: arm.name.clone(),
         upper_bound: arm.upper_bound,
+        per_call: arm.per_call,
         counts: round.counts.clone(),
         cpu_per_io_ns: round.median(measure::cpu_per_io),
         iops: round.median(|run| run.measurement.iops),

@@ -171,6 +171,7 @@ mod tests {
         let arm = ReplayArm {
             name: "unchanged".into(),
             upper_bound: false,
+            per_call: false,
             counts: Default::default(),
             cpu_per_io_ns: Some(5000.0),
             iops: Some(980.0),
