@@ -1,21 +1,16 @@
 //! Threads that are blocked for long by a file lock, a full pipe or a full send buffer, and the process that can end
 //! the wait. Threads that all wait for each other.
 
+use std::collections::BTreeSet;
 use std::fs;
 
+use super::waits::{FUTEX_CLOCK_REALTIME, FUTEX_PRIVATE, FUTEX_WAIT, FUTEX_WAIT_BITSET, LONG_NS, holders};
 use crate::namespace::Numbers;
+use iotrail_host::procfs;
 use iotrail_path::delivery::syscall_name;
 use iotrail_probe::snapshot::{self, Snapshot, Thread};
 use iotrail_schema::account::Reason;
 use iotrail_schema::state::{Other, StuckWait};
-
-/// Shorter waits end by themselves.
-const LONG_NS: u64 = 1_000_000_000;
-
-/// Flags and operations of futex(2), from include/uapi/linux/futex.h.
-const PRIVATE: u64 = 128;
-const CLOCK_REALTIME: u64 = 256;
-const WAITS: [u64; 2] = [0, 9]; // FUTEX_WAIT, FUTEX_WAIT_BITSET
 
 /// The longest such wait in a deep sample. `numbers`: for /proc.
 pub fn of(sample: &Snapshot, numbers: &Numbers) -> Option<StuckWait> {
@@ -26,14 +21,15 @@ pub fn of(sample: &Snapshot, numbers: &Numbers) -> Option<StuckWait> {
 fn deadlock(sample: &Snapshot) -> Option<StuckWait> {
     let threads = || sample.threads.iter().filter(|t| !t.is_kernels);
     let is = |t: &Thread, name: &str| t.call.map(syscall_name).is_some_and(|call| call == name);
-    let command = |t: &Thread| t.arguments[1] & !(PRIVATE | CLOCK_REALTIME);
-    let waits = |t: &Thread| is(t, "futex") && WAITS.contains(&command(t)) && t.arguments[3] == 0;
+    let command = |t: &Thread| t.arguments[1] & !(FUTEX_PRIVATE | FUTEX_CLOCK_REALTIME);
+    let waits =
+        |t: &Thread| is(t, "futex") && [FUTEX_WAIT, FUTEX_WAIT_BITSET].contains(&command(t)) && t.arguments[3] == 0;
     let is_stuck = |t: &Thread| {
         let is_long = t.asleep && t.asleep_ns.is_some_and(|ns| ns >= LONG_NS);
         is_long && (waits(t) || is(t, "wait4") || is(t, "waitid"))
     };
     // A futex that processes share may be woken by one that is not traced.
-    let own = threads().find(|t| waits(t) && t.arguments[1] & PRIVATE != 0)?;
+    let own = threads().find(|t| waits(t) && t.arguments[1] & FUTEX_PRIVATE != 0)?;
     threads().all(is_stuck).then(|| StuckWait {
         tid: own.tid,
         tgid: own.tgid,
@@ -66,7 +62,7 @@ fn by_a_process(sample: &Snapshot, numbers: &Numbers) -> Option<StuckWait> {
     let other = by.map(|number| {
         let tgid = traced(number).unwrap_or(number);
         let sleeping = sample.threads.iter().filter(|t| t.tgid == tgid && t.asleep).max_by_key(|t| t.asleep_ns);
-        let comm = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default().trim_end().to_owned();
+        let comm = procfs::comm(number, number).unwrap_or_default();
         Other { tgid, comm, syscall: sleeping.and_then(|t| t.call).map(syscall_name) }
     });
     Some(StuckWait {
@@ -98,22 +94,14 @@ fn holder_in(locks: &str, waiter: u32) -> Option<u32> {
     lines.iter().find(holds)?.get(4)?.parse().ok()
 }
 
-/// A traced process that has the other end of the pipe open, if possible another one than the writer.
+/// A traced process that has the other end of the pipe open, if possible one other than the writer.
 fn reader(writer: u32, fd: u32, sample: &Snapshot, numbers: &Numbers) -> Option<u32> {
     let pipe = fs::read_link(format!("/proc/{writer}/fd/{fd}")).ok()?;
-    let reads = |process: u32| {
-        let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-        let same = open.filter(|of| fs::read_link(of.path()).is_ok_and(|link| link == pipe));
-        same.map(|of| of.file_name()).any(|number| {
-            let info = fs::read_to_string(format!("/proc/{process}/fdinfo/{}", number.display())).unwrap_or_default();
-            let flags = info.lines().find_map(|line| line.strip_prefix("flags:")?.trim().chars().last());
-            // O_RDONLY and O_RDWR.
-            flags.is_some_and(|mode| matches!(mode, '0' | '2' | '4' | '6'))
-        })
-    };
-    let mut others: Vec<u32> = sample.processes.iter().filter_map(|p| numbers.here(p.tgid)).collect();
-    others.sort_by_key(|process| *process == writer);
-    others.into_iter().find(|process| reads(*process))
+    let pipe = pipe.to_str()?;
+    let mut traced: Vec<u32> = sample.processes.iter().filter_map(|p| numbers.here(p.tgid)).collect();
+    traced.sort_by_key(|process| *process == writer);
+    let open = holders(&traced, &BTreeSet::from([pipe]));
+    open.get(pipe)?.iter().find(|(_, reads, _)| *reads).map(|(process, ..)| *process)
 }
 
 #[cfg(test)]
@@ -130,12 +118,12 @@ mod tests {
             arguments,
             ..Thread::default()
         };
-        let lock = || of(call("futex"), [0, PRIVATE, 2, 0, 0]);
-        let join = || of(call("futex"), [0, 9 | CLOCK_REALTIME, 7, 0, 0]);
+        let lock = || of(call("futex"), [0, FUTEX_PRIVATE, 2, 0, 0]);
+        let join = || of(call("futex"), [0, 9 | FUTEX_CLOCK_REALTIME, 7, 0, 0]);
         let with = |threads| deadlock(&Snapshot { threads, ..Snapshot::default() }).map(|of| (of.threads, of.for_ns));
         assert_eq!(with(vec![join(), lock(), of(call("wait4"), [0; 5])]), Some((3, 2 * LONG_NS)));
         assert_eq!(with(vec![join()]), None, "its thread may have been created by another process");
-        assert_eq!(with(vec![lock(), of(call("futex"), [0, PRIVATE, 2, 0x7ff, 0])]), None, "a timeout");
+        assert_eq!(with(vec![lock(), of(call("futex"), [0, FUTEX_PRIVATE, 2, 0x7ff, 0])]), None, "a timeout");
         assert_eq!(with(vec![lock(), of(call("epoll_wait"), [0; 5])]), None);
         assert_eq!(with(vec![lock(), Thread { asleep_ns: Some(1), ..lock() }]), None);
     }

@@ -13,7 +13,8 @@ use iotrail_schema::state::{LongWait, NamedProcess};
 
 use crate::namespace::Numbers;
 
-const LONG_NS: u64 = 1_000_000_000;
+/// Shorter waits end by themselves.
+pub(super) const LONG_NS: u64 = 1_000_000_000;
 
 /// Maximum number of recorded waits.
 const LISTED: usize = 8;
@@ -26,11 +27,11 @@ const PROCESSES: usize = 4096;
 const THREADS: usize = 512;
 
 /// futex(2) operations that wait, and flags in include/uapi/linux/futex.h.
-const FUTEX_WAIT: u64 = 0;
+pub(super) const FUTEX_WAIT: u64 = 0;
 const FUTEX_LOCK_PI: u64 = 6;
-const FUTEX_WAIT_BITSET: u64 = 9;
-const FUTEX_PRIVATE: u64 = 128;
-const FUTEX_CLOCK_REALTIME: u64 = 256;
+pub(super) const FUTEX_WAIT_BITSET: u64 = 9;
+pub(super) const FUTEX_PRIVATE: u64 = 128;
+pub(super) const FUTEX_CLOCK_REALTIME: u64 = 256;
 const FUTEX_TID: u32 = 0x3fff_ffff;
 
 /// The longest waits of the trace.
@@ -101,7 +102,6 @@ impl Waits {
 fn search(sample: &Snapshot, numbers: &Numbers) -> Vec<LongWait> {
     let threads: Vec<&Thread> = sample.threads.iter().filter(|t| !t.is_kernels).collect();
     let shown = |id: u32| numbers.in_proc(id).unwrap_or(0);
-    let ends: Vec<Option<End>> = threads.iter().map(|t| other_end(t, shown(t.tgid))).collect();
     if threads.iter().all(|t| snapshot::reason(&t.stack).is_none_or(|reason| reason == Reason::Epoll)) {
         return vec![];
     }
@@ -109,6 +109,7 @@ fn search(sample: &Snapshot, numbers: &Numbers) -> Vec<LongWait> {
     if processes.len() > PROCESSES {
         return vec![];
     }
+    let ends: Vec<Option<End>> = threads.iter().map(|t| other_end(t, shown(t.tgid))).collect();
     let wanted: BTreeSet<&str> = ends.iter().flatten().map(|end| end.link.as_str()).collect();
     let open = holders(&processes, &wanted);
     let waker = |(t, end): (&&Thread, &Option<End>)| -> Option<Waker> {
@@ -190,7 +191,7 @@ fn tcp_peer(pid: u32, link: &str) -> Option<u64> {
 }
 
 /// Processes with one of these files open, and whether their descriptor reads and writes.
-fn holders<'w>(processes: &[u32], wanted: &BTreeSet<&'w str>) -> BTreeMap<&'w str, Vec<(u32, bool, bool)>> {
+pub(super) fn holders<'w>(processes: &[u32], wanted: &BTreeSet<&'w str>) -> BTreeMap<&'w str, Vec<(u32, bool, bool)>> {
     let mut found: BTreeMap<&str, Vec<(u32, bool, bool)>> = BTreeMap::new();
     if wanted.is_empty() {
         return found;
@@ -251,8 +252,8 @@ fn stuck(ids: &[(u32, u32)], wakers: &[Option<Waker>], without_rings: bool, runs
     loop {
         let keeps = |i: usize| match &wakers[i] {
             None => false,
-            // A ring may hold the other end.
             Some(Waker::Own) => of_process(&stuck, ids[i].0),
+            // A ring may hold the other end.
             Some(Waker::Processes(by)) => without_rings && by.iter().all(|pid| of_process(&stuck, *pid)),
             Some(Waker::Thread(tid)) => match ids.iter().position(|(_, id)| id == tid) {
                 Some(owner) => stuck[owner],
