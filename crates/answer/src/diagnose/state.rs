@@ -153,6 +153,11 @@ pub(super) fn bound(mut f: Finding, of: BoundOf, share: f64) -> Finding {
     f
 }
 
+/// The bound of a thread's wait of this length.
+pub(super) fn bound_of_wait(t: &TraceRecord, f: Finding, ns: f64) -> Finding {
+    bound(f, BoundOf::ThreadTime, (ns / t.total.elapsed_ns.max(1) as f64).min(1.0))
+}
+
 fn ring_name(tgid: u32, fd: Option<u32>) -> String {
     match fd {
         Some(fd) => format!("ring {fd} of process {tgid}"),
@@ -373,9 +378,8 @@ fn unread_socket(t: &TraceRecord) -> Option<Finding> {
     };
     let text = format!("{}. {why}", unread_now(of));
     let evidence = [("for_ns", of.for_ns as f64), ("bytes", of.bytes as f64), ("fd", f64::from(of.fd))];
-    let share = of.for_ns as f64 / t.total.elapsed_ns.max(1) as f64;
     let f = Finding { remedy: remedy.into(), ..UNREAD_SOCKET.finding(Severity::Warning, text, &evidence) };
-    Some(bound(f, BoundOf::ThreadTime, share.min(1.0)))
+    Some(bound_of_wait(t, f, of.for_ns as f64))
 }
 
 fn unread_now(of: &UnreadSocket) -> String {
@@ -479,7 +483,7 @@ fn deadlock(t: &TraceRecord, of: &StuckWait) -> Finding {
                   stacks (`gdb -p PID -batch -ex 'thread apply all bt'`)";
     let evidence = [("for_ns", of.for_ns as f64), ("threads", of.threads as f64)];
     let f = Finding { remedy: remedy.into(), ..NO_PROGRESS.finding(Severity::Warning, text, &evidence) };
-    bound(f, BoundOf::ThreadTime, (of.for_ns as f64 / t.total.elapsed_ns.max(1) as f64).min(1.0))
+    bound_of_wait(t, f, of.for_ns as f64)
 }
 
 /// A thread waits for a lock that is not released, or for the reader of its pipe.
@@ -543,8 +547,7 @@ fn stuck(t: &TraceRecord) -> Option<Finding> {
     };
     let evidence = [("for_ns", of.for_ns as f64), ("threads", of.threads as f64)];
     let f = Finding { remedy: remedy.into(), ..NO_PROGRESS.finding(Severity::Warning, text, &evidence) };
-    let share = of.for_ns as f64 / t.total.elapsed_ns.max(1) as f64;
-    Some(bound(f, BoundOf::ThreadTime, share.min(1.0)))
+    Some(bound_of_wait(t, f, of.for_ns as f64))
 }
 
 /// A shorter wait may be for a thread that is about to submit.
@@ -585,7 +588,7 @@ fn starved(t: &TraceRecord) -> Option<Finding> {
             () => NOT_SUBMITTED,
         };
         let f = Finding { remedy: remedy.into(), ..f };
-        bound(f, BoundOf::ThreadTime, (ns / t.total.elapsed_ns.max(1) as f64).min(1.0))
+        bound_of_wait(t, f, ns)
     })
 }
 
@@ -641,8 +644,7 @@ fn starved_aio(t: &TraceRecord) -> Option<Finding> {
         &[("starved_ns", longest_ns as f64), ("requests", requests as f64)],
     );
     let f = Finding { remedy: remedy.into(), ..f };
-    let share = longest_ns as f64 / t.total.elapsed_ns.max(1) as f64;
-    Some(bound(f, BoundOf::ThreadTime, share.min(1.0)))
+    Some(bound_of_wait(t, f, longest_ns as f64))
 }
 
 /// One line per fact: ready and stuck requests first, threads last.

@@ -1,10 +1,11 @@
 //! Waits that none of the program's threads can end, and the processes with the other end of a pipe or socket.
 
+use super::state::bound_of_wait;
 use super::{Check, Matter, RULE, Rule, reasons};
 use iotrail_base::words::{list, plural, span};
-use iotrail_schema::account::{Bound, BoundOf, Reason};
+use iotrail_schema::account::Reason;
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::state::LongWait;
+use iotrail_schema::state::{LongWait, NamedProcess};
 use iotrail_schema::trace_record::TraceRecord;
 
 /// Maximum number of waits and processes listed in a text.
@@ -58,9 +59,8 @@ fn deadlock(t: &TraceRecord) -> Option<Finding> {
         }
     };
     let evidence = [("threads", waits.len() as f64), ("longest_ns", longest_ns as f64)];
-    let share = (longest_ns as f64 / t.total.elapsed_ns.max(1) as f64).min(1.0);
     let f = DEADLOCK.finding(Severity::Warning, text, &evidence);
-    Some(Finding { remedy: remedy.into(), bound: Some(Bound { of: BoundOf::ThreadTime, share }), ..f })
+    Some(bound_of_wait(t, Finding { remedy: remedy.into(), ..f }, longest_ns as f64))
 }
 
 fn said(wait: &LongWait) -> String {
@@ -83,7 +83,7 @@ fn said(wait: &LongWait) -> String {
 
 /// The processes that can end the wait.
 fn named(wait: &LongWait) -> String {
-    let one = |p: &iotrail_schema::state::NamedProcess| format!("process {} ({})", p.tgid, p.comm);
+    let one = |p: &NamedProcess| format!("process {} ({})", p.tgid, p.comm);
     let mut names: Vec<String> = wait.by.iter().take(TOLD).map(one).collect();
     if wait.by.len() > TOLD {
         names.push(format!("{} more", wait.by.len() - TOLD));

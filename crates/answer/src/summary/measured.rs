@@ -112,7 +112,6 @@ fn ended(status: i32) -> (String, Option<&'static str>) {
 fn no_problem(t: &TraceRecord, sampled: bool) -> String {
     let failed = matches!(t.subject, Subject::Command { exit_status: Some(1..), .. });
     let errors = unexpected_errors(t);
-    let call = failed_call(t);
     let unexplained = t.account.as_ref().and_then(unexplained);
     let waits = |row: &ThreadRow| matches!(row.state, ThreadState::Runnable | ThreadState::Throttled);
     let starved = t.account.as_ref().and_then(|account| share_of(account, waits)).unwrap_or(0.0);
@@ -126,12 +125,12 @@ fn no_problem(t: &TraceRecord, sampled: bool) -> String {
             format!("the threads spent {} of their time waiting for a CPU", percent(starved))
         }
         _ if errors > 0 => format!("{} failed", plural(errors as usize, "request")),
-        _ if call.is_some() => call.unwrap_or_default(),
-        _ if in_vain(t).is_some() => in_vain(t).unwrap_or_default(),
-        _ => match t.account.as_ref().and_then(|account| account.requests.as_ref()) {
-            Some(requests) if requests.latency_sum_ns > 0 => of_requests(requests, waits_for(t)),
-            _ => of_stages(t, sampled),
-        },
+        _ => failed_call(t).or_else(|| in_vain(t)).unwrap_or_else(|| {
+            match t.account.as_ref().and_then(|account| account.requests.as_ref()) {
+                Some(requests) if requests.latency_sum_ns > 0 => of_requests(requests, waits_for(t)),
+                _ => of_stages(t, sampled),
+            }
+        }),
     }
 }
 
