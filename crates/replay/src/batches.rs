@@ -1,8 +1,8 @@
 //! Whether a recorded program submits as many requests as it has reaped, or batches of a fixed size.
 //!
 //! In the former case, the replay merges and divides submissions: if it has reaped more or fewer at once than the
-//! recording had, the program would have submitted more or fewer at once. In the latter case, the program submits its batches regardless of how much it has
-//! reaped.
+//! recording had, the program would have submitted more or fewer at once. In the latter case, the program submits its
+//! batches regardless of how much it has reaped.
 
 /// The type of a thread's batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
