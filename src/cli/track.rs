@@ -1,7 +1,7 @@
 //! `iotrail track`: shows the stored runs of one experiment over time: when a metric changed level, and which facts
 //! changed at the same time.
 //!
-//! Exit status: 0 evaluated, with any result; 1 if `--fail-on` matches; 4 if too few runs are stored to decide, or if
+//! Exit status: 0 evaluated, with any result; 1 if `--fail-on` matches; 4 if a series has too few runs to decide, or if
 //! other work disturbed all runs of one level.
 
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub struct TrackArgs {
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = super::compare::share)]
     pub at_least: f64,
 
-    /// Exit 1 if the latest change of any metric matches, 4 if too few undisturbed runs are stored
+    /// Exit 1 if the latest change of any metric matches, 4 if any series has too few undisturbed runs
     #[arg(long, value_enum, value_name = "CHANGE")]
     pub fail_on: Option<FailOn>,
 
@@ -99,7 +99,7 @@ pub fn run(args: &TrackArgs) -> Result<u8> {
         None if args.json => terminal::print_json(&history)?,
         None => terminal::show(&terminal::history(&history, args.full))?,
     }
-    Ok(gate(args, &history))
+    Ok(args.fail_on.map_or(0, |asked| gate(asked, &history)))
 }
 
 fn history(args: &TrackArgs, store: &Store) -> Result<History> {
@@ -138,8 +138,7 @@ fn history(args: &TrackArgs, store: &Store) -> Result<History> {
     ))
 }
 
-fn gate(args: &TrackArgs, history: &History) -> u8 {
-    let Some(asked) = args.fail_on else { return 0 };
+fn gate(asked: FailOn, history: &History) -> u8 {
     let latest = history.series.iter().flat_map(|s| &s.changes).filter(|c| c.is_latest);
     let (undecided, met): (Vec<_>, Vec<_>) = latest.filter(|c| asked.is_met(c)).partition(|c| c.is_undecided());
     if !met.is_empty() {
@@ -156,13 +155,39 @@ fn gate(args: &TrackArgs, history: &History) -> u8 {
         ));
         return NOT_EVALUATED;
     }
-    let most = history.series.iter().map(|s| s.points.len()).max().unwrap_or(0);
-    if most >= FEWEST {
-        return 0;
-    }
-    terminal::say(&format!(
-        "iotrail: cannot gate on a change: {} stored, and at least {FEWEST} are needed; run the experiment again",
-        plural(most, "run")
-    ));
+    let why = match history.too_few() {
+        Some(short) => format!("{short}; run the experiment again, or omit these with --metric, --at or --from"),
+        None if history.longest() >= FEWEST => return 0,
+        None => format!(
+            "{} stored, and at least {FEWEST} are needed; run the experiment again",
+            plural(history.longest(), "run")
+        ),
+    };
+    terminal::say(&format!("iotrail: cannot gate on a change: {why}"));
     NOT_EVALUATED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::run_record::RunRecord;
+    use iotrail_testing::sample::measurement;
+
+    #[test]
+    fn a_gate_is_not_evaluated_if_one_series_has_too_few_runs() {
+        let history = |hosts: &[(&str, i64)]| {
+            let mut all = Gathered::default();
+            for (host, run) in hosts.iter().flat_map(|(host, n)| (0..*n).map(move |run| (host, run))) {
+                let mut m = measurement();
+                m.host.hostname = (*host).into();
+                m.iops = Some(1000.0 + (run % 3) as f64);
+                all.add(&RunRecord::of_measurements(vec![m]), "", &[Metric::Iops], &[]);
+            }
+            all.history("e", 0.01)
+        };
+        let status = |hosts: &[(&str, i64)]| gate(FailOn::Difference, &history(hosts));
+        assert_eq!(status(&[("a", 7), ("b", 7)]), 0);
+        assert_eq!(status(&[("a", 7), ("b", 4)]), NOT_EVALUATED);
+        assert_eq!(status(&[("a", 4)]), NOT_EVALUATED);
+    }
 }

@@ -368,6 +368,24 @@ mod tests {
     }
 
     #[test]
+    fn series_with_too_few_runs_are_named_and_not_counted_as_unchanged() {
+        let elsewhere = level(8, 4, "6.18.2", 500.0).map(|mut run| {
+            run.cells[0].measurements.open()[0].host.hostname = "other".into();
+            run
+        });
+        let history = gathered(level(1, 7, "6.18.2", 1000.0).chain(elsewhere)).history("e", 0.01);
+        let visible = factor(history.series[0].smallest_visible.unwrap());
+        let answer = "e: no change over 7 of 11 runs (1 to 11) in the longest series; iops: minimum detectable effect";
+        assert_eq!(history.answer(), format!("{answer} {visible}"));
+        let at = history.at(&history.series[1]);
+        assert!(at.contains("host other"), "{at}");
+        let short = format!("too few runs to detect a change in 1 of 2 series (at least 6 are needed): {at} (4 runs)");
+        assert_eq!(history.too_few(), Some(short));
+        assert_eq!(gathered(level(1, 7, "6.18.2", 1000.0)).history("e", 0.01).too_few(), None);
+        assert_eq!(gathered(level(1, 4, "6.18.2", 1000.0)).history("e", 0.01).too_few(), None);
+    }
+
+    #[test]
     fn a_change_is_reported_with_the_number_of_disturbed_runs() {
         let busy = level(7, 6, "6.18.2", 500.0).map(|mut run| {
             let warning = iotrail_schema::measurement::Warning::new("cpu_contended", "", "");

@@ -283,7 +283,7 @@ pub const TRACK: Page = Page {
         REFUSED,
         (
             "4",
-            "--fail-on cannot be evaluated: fewer than six runs are stored, or other work disturbed all runs on one side of the change.",
+            "--fail-on cannot be evaluated: a series has fewer than six runs, or other work disturbed all runs on one side of the change.",
         ),
         FAULT,
     ],

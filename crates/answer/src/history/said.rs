@@ -55,8 +55,8 @@ impl History {
             [first, .., last] => format!("{} ({} to {})", plural(self.runs.len(), "run"), first.run, last.run),
             one => plural(one.len(), "run"),
         };
-        let most = self.series.iter().map(|s| s.points.len()).max().unwrap_or(0);
-        let over = match most < self.runs.len() && most < FEWEST {
+        let most = self.longest();
+        let over = match most < self.runs.len() {
             true => format!("{most} of {over} in the longest series"),
             false => over,
         };
@@ -68,16 +68,44 @@ impl History {
         }
     }
 
+    /// The number of runs in the longest series.
+    pub fn longest(&self) -> usize {
+        self.series.iter().map(|s| s.points.len()).max().unwrap_or(0)
+    }
+
+    /// Series in which no change can be detected, if there are others: `too few runs to detect a change in 2 of 4 series
+    /// (at least 6 are needed): command ./server (4 runs)`.
+    pub fn too_few(&self) -> Option<String> {
+        let short: Vec<&Series> = self.series.iter().filter(|s| s.points.len() < FEWEST).collect();
+        if short.is_empty() || self.longest() < FEWEST {
+            return None;
+        }
+        let names = distinct(short.iter().map(|s| {
+            let at = self.at(s);
+            format!("{} ({})", if at.is_empty() { &s.metric } else { &at }, plural(s.points.len(), "run"))
+        }));
+        let more = names.len().saturating_sub(NAMED);
+        let mut named = names;
+        named.truncate(NAMED);
+        named.extend((more > 0).then(|| format!("{more} more")));
+        Some(format!(
+            "too few runs to detect a change in {} of {} series (at least {FEWEST} are needed): {}",
+            short.len(),
+            self.series.len(),
+            named.join("; ")
+        ))
+    }
+
     /// `iops: minimum detectable effect ±3.1 %; latency_p99: ±8.0 % to ±12 %, in 4 series`
     fn would_have_shown(&self) -> String {
         let names = distinct(self.series.iter().map(|series| series.metric.as_str()));
         let one = |name: &&str| {
-            let of = || self.series.iter().filter(|s| s.metric == *name);
-            let mut visible: Vec<f64> = of().filter_map(|s| s.smallest_visible).collect();
+            let of = self.series.iter().filter(|s| s.metric == *name);
+            let mut visible: Vec<f64> = of.filter_map(|s| s.smallest_visible).collect();
             visible.sort_by(f64::total_cmp);
-            let several = if of().count() > 1 { format!(" in {} series", of().count()) } else { String::new() };
+            let several = if visible.len() > 1 { format!(" in {} series", visible.len()) } else { String::new() };
             match visible[..] {
-                [] => format!("{name}{several}: too few runs"),
+                [] => format!("{name}: too few runs"),
                 [least, .., most] if factor(least) != factor(most) => {
                     format!("{name}{several}: minimum detectable effect {} to {}", factor(least), factor(most))
                 }

@@ -41,7 +41,7 @@ fn with_runs(h: &History) -> Vec<Sentence> {
         let n = so_many(h.left_out, "measurement");
         Sentence::new(format!("{n} omitted, because the measured load differs from the requested load"))
     });
-    runs.iter().rev().map(of).chain(left_out).collect()
+    runs.iter().rev().map(of).chain(left_out).chain(h.too_few().map(Sentence::new)).collect()
 }
 
 /// `p99, depth 16 · arm coop`.

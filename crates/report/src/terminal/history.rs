@@ -4,6 +4,7 @@ use super::compare::ratio;
 use super::layout::{Column, Screen};
 use super::style::Style;
 use iotrail_answer::history::{Change, History, Series, with};
+use iotrail_answer::verdicts::factor;
 use iotrail_base::words::{UNKNOWN, plural, so_many};
 
 const LEGEND: &str = "ratio: the new level over the old level, with its 95 % interval (assuming that the run of the change is known); before, since: \
@@ -17,6 +18,9 @@ pub fn screen(h: &History, full: bool, style: Style) -> Screen {
         let n = so_many(h.left_out, "measurement");
         out.paragraph("  note  ", &format!("{n} omitted, because the measured load differs from the requested load"));
     }
+    if let Some(short) = h.too_few() {
+        out.paragraph("  note  ", &short);
+    }
     let mut runs: Vec<i64> = shown.iter().map(|(_, c)| c.run).collect();
     runs.sort_unstable();
     runs.dedup();
@@ -29,11 +33,39 @@ pub fn screen(h: &History, full: bool, style: Style) -> Screen {
         out.blank();
         out.paragraph("", LEGEND);
     }
+    if full {
+        series(&mut out, h);
+    }
     let all: usize = h.series.iter().map(|s| s.changes.len()).sum();
     if shown.len() < all {
         out.paragraph("", &format!("{} before these: --full", plural(all - shown.len(), "change")));
     }
     out
+}
+
+/// All series with their number of runs.
+fn series(out: &mut Screen, h: &History) {
+    out.blank();
+    out.heading(&format!("all {} series", h.series.len()));
+    let columns = [
+        Column::words("at", 30),
+        Column::words("figure", 22),
+        Column::number("runs", 4),
+        Column::number("changes", 7),
+        Column::number("visible", 7),
+    ];
+    let row = |series: &Series| {
+        let at = h.at(series);
+        vec![
+            if at.is_empty() { UNKNOWN.into() } else { at },
+            series.metric.clone(),
+            series.points.len().to_string(),
+            series.changes.len().to_string(),
+            series.smallest_visible.map_or_else(|| UNKNOWN.into(), factor),
+        ]
+    };
+    out.table(&columns, h.series.iter().map(row).collect());
+    out.paragraph("", "visible: minimum detectable effect; –: a change was found, or too few runs are stored.");
 }
 
 fn table(out: &mut Screen, h: &History, run: i64, changes: &[(&Series, &Change)]) {
