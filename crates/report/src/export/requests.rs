@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use super::csv::written;
 use super::table::Field;
+use iotrail_path::multishot::Multishot;
 use iotrail_schema::opcode;
 use iotrail_schema::recorded::{End, Entry};
 use iotrail_schema::trail::{RequestTrace, Stamp};
@@ -44,6 +45,7 @@ const COLUMNS: [(&str, &str); 26] = [
 pub struct Table<'a, W: Write> {
     out: csv::Writer<W>,
     end: Option<&'a End>,
+    multishot: Multishot,
     rows: u64,
 }
 
@@ -53,7 +55,7 @@ impl<'a, W: Write> Table<'a, W> {
         let mut out = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
         let names = COLUMNS.iter().map(|(name, _)| *name);
         out.write_record(names.chain(["file", "latency_ns", "delivery_delay_ns"])).map_err(io::Error::from)?;
-        Ok(Self { out, end, rows: 0 })
+        Ok(Self { out, end, multishot: Multishot::default(), rows: 0 })
     }
 
     pub fn entry(&mut self, entry: &Entry) -> io::Result<()> {
@@ -62,6 +64,8 @@ impl<'a, W: Write> Table<'a, W> {
             Entry::Later(trail) => (trail, true),
             Entry::Losses(_) => return Ok(()),
         };
+        // Multishot requests have no latency.
+        let is_whole = !later && !self.multishot.is_later(trail) && trail.is_last_result();
         let json = serde_json::to_value(trail)?;
         for (_, at) in COLUMNS {
             self.out.write_field(written(&field(json.pointer(at)))).map_err(io::Error::from)?;
@@ -69,7 +73,7 @@ impl<'a, W: Write> Table<'a, W> {
         let file = self.end.and_then(|end| end.file_of(trail)).map_or(Field::Unknown, Field::Text);
         let number = |ns: Option<u64>| ns.map_or(Field::Unknown, |ns| Field::Integer(ns as i64));
         let delay = trail.ready.map(|Stamp { ns, .. }| trail.posted.ns.saturating_sub(ns));
-        let rest = [file, number((!later).then(|| trail.latency_ns())), number(delay)];
+        let rest = [file, number(is_whole.then(|| trail.latency_ns())), number(delay)];
         self.out.write_record(rest.iter().map(written)).map_err(io::Error::from)?;
         self.rows += 1;
         Ok(())
@@ -157,5 +161,34 @@ impl<'a> IoLog<'a> {
         }
         out.flush()?;
         Ok(self.requests.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::trail_example::trail;
+
+    #[test]
+    fn only_requests_with_a_single_completion_have_a_latency() {
+        let of = |opcode: &str, user_data: u64, more: bool, notification: bool| {
+            Entry::Trail(RequestTrace { opcode: opcode.into(), user_data, more, notification, ..trail() })
+        };
+        let all = [
+            of("recv", 1, true, false),
+            of("read", 2, false, false),
+            of("recv", 1, true, false),
+            of("send_zc", 3, true, false),
+            of("send_zc", 3, false, true),
+            of("recv", 1, false, false),
+        ];
+        let mut bytes = Vec::new();
+        let mut table = Table::new(&mut bytes, None).unwrap();
+        all.iter().for_each(|entry| table.entry(entry).unwrap());
+        assert_eq!(table.finish().unwrap(), 6);
+        let mut rows = csv::Reader::from_reader(&bytes[..]);
+        let at = rows.headers().unwrap().iter().position(|name| name == "latency_ns").unwrap();
+        let known: Vec<bool> = rows.records().map(|row| !row.unwrap()[at].is_empty()).collect();
+        assert_eq!(known, [false, true, false, true, false, false]);
     }
 }
