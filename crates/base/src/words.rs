@@ -5,9 +5,13 @@ use crate::sanitise::sanitise;
 /// Printed in place of an unknown number.
 pub const UNKNOWN: &str = "–";
 
-/// Three significant digits, without an exponent below one million.
+/// From here on, numbers have an exponent: a program's own metric may have 300 digits.
+const HUGE: f64 = 1e15;
+
+/// Three significant digits, without an exponent between 0.001 and 10¹⁵.
 pub fn three_digits(x: f64) -> String {
     match x.abs() {
+        a if a >= HUGE => format!("{x:.2e}"),
         a if a >= 99.95 => format!("{x:.0}"),
         a if a >= 9.995 => format!("{x:.1}"),
         a if a >= 0.9995 || a == 0.0 => format!("{x:.2}"),
@@ -31,7 +35,7 @@ fn scaled(x: f64, step: f64, units: &[&str]) -> String {
 
 /// A rate per second or a count: `250`, `9.81 k`, `1.10 M`.
 pub fn count(x: f64) -> String {
-    scaled(x, 1e3, &["", "k", "M", "G"])
+    if x.abs() >= HUGE { three_digits(x) } else { scaled(x, 1e3, &["", "k", "M", "G"]) }
 }
 
 /// A duration: `812 ns`, `101 µs`, `4.00 ms`, `1.20 s`.
@@ -94,6 +98,17 @@ pub fn so_many(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count(n as f64)) }
 }
 
+/// `SIGSEGV`, or `signal 40`.
+pub fn signal_name(signal: i32) -> String {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
+        "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF",
+        "WINCH", "IO", "PWR", "SYS",
+    ];
+    let name = usize::try_from(signal - 1).ok().and_then(|at| NAMES.get(at));
+    name.map_or_else(|| format!("signal {signal}"), |name| format!("SIG{name}"))
+}
+
 /// A line of another program's output for use in a message: one sanitised line of at most 200 characters.
 pub fn quoted(line: &str) -> String {
     const MOST: usize = 200;
@@ -144,6 +159,8 @@ mod tests {
             ["0 %", "<0.1 %", "0.4 %", "50 %", "99.4 %", ">99.9 %", "100 %"]
         );
         assert_eq!([0.0256, 1.154, 12.34, 387.9].map(three_digits), ["0.026", "1.15", "12.3", "388"]);
+        assert_eq!([1.002e300, -2e20, 1e-300].map(count), ["1.00e300", "-2.00e20", "1.0e-300"]);
+        assert_eq!([9.9e14, 1e15].map(count), ["990000 G", "1.00e15"]);
     }
 
     #[test]
