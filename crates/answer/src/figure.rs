@@ -265,6 +265,13 @@ pub struct OwnMetric {
     is_rate: bool,
 }
 
+/// In the middle of a sentence: `mean latency`, but `CPUs in use`.
+pub(crate) fn mid_sentence(words: &str) -> String {
+    let is_name = words.chars().nth(1).is_some_and(char::is_uppercase);
+    let first = words.chars().take(1);
+    if is_name { words.into() } else { first.flat_map(char::to_lowercase).chain(words.chars().skip(1)).collect() }
+}
+
 fn is_rate(name: &str) -> bool {
     let name = name.to_lowercase();
     let last = name.rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
@@ -353,13 +360,7 @@ impl Metric {
 
     /// The counted events, such as `reschedule IPIs`, for a list of counts with a common unit.
     pub fn counted(self) -> String {
-        let words = self.figure().map_or("", |f| f.words).trim_end_matches(" per I/O");
-        let is_name = words.chars().nth(1).is_some_and(char::is_uppercase);
-        if is_name {
-            words.into()
-        } else {
-            words.chars().take(1).flat_map(char::to_lowercase).chain(words.chars().skip(1)).collect()
-        }
+        mid_sentence(self.figure().map_or("", |f| f.words).trim_end_matches(" per I/O"))
     }
 
     /// More of it is better.

@@ -16,12 +16,8 @@ const FACTOR: f64 = 2.0;
 pub fn called(metric: Metric, unit: Unit) -> String {
     let words = metric.words(unit);
     match metric {
-        Metric::Own(_) | Metric::CpuTime | Metric::CpuPerUnit(_) => words,
-        Metric::Iops if unit == Unit::Io => words,
-        Metric::LatencyP99 | Metric::LatencyP99_9 | Metric::LatencyP99_99 | Metric::CpuPerIo if unit == Unit::Io => {
-            words
-        }
-        _ => words[..1].to_lowercase() + &words[1..],
+        Metric::Own(_) => words,
+        _ => figure::mid_sentence(&words),
     }
 }
 
