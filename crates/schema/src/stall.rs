@@ -118,6 +118,9 @@ pub struct Capture {
     pub stacks: Vec<SleepStack>,
     /// Threads that ran between the trigger and the end of the capture, longest first.
     pub ran: Vec<Ran>,
+    /// Time between the trigger and the end of the capture; null: not known.
+    #[serde(default)]
+    pub ran_during_ns: Option<u64>,
     /// The trace of the process after the trigger; null: not traced.
     pub trace: Option<Box<TraceRecord>>,
     /// Why it was not traced; null if it was.

@@ -79,7 +79,8 @@ pub fn one(c: &Capture, now_unix_s: u64, full: bool, style: Style) -> Screen {
     }
     if !c.ran.is_empty() {
         out.blank();
-        out.sentence("On the CPUs during the stall:");
+        let length = c.ran_during_ns.map_or_else(String::new, |ns| format!(" ({})", span(ns as f64)));
+        out.sentence(&format!("On the CPUs from the trigger to the end of the capture{length}:"));
         let all: u64 = c.ran.iter().map(|r| r.ns).sum();
         let columns = [
             Column::number("CPU", 5),
@@ -107,4 +108,41 @@ pub fn one(c: &Capture, now_unix_s: u64, full: bool, style: Style) -> Screen {
     }
     out.field("file", std::slice::from_ref(&s.capture));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::stall::{CAPTURE, Ran, StalledProcess, Trigger};
+
+    #[test]
+    fn the_threads_on_the_cpus_are_listed_with_the_length_of_their_observation() {
+        let stall = Stall {
+            trigger: Trigger::Overflow,
+            began_unix_ns: 0,
+            lasted_ns: 882_000_000,
+            is_over: true,
+            process: StalledProcess::default(),
+            ring: None,
+            thread: None,
+            cause: String::new(),
+            text: String::new(),
+            capture: String::new(),
+        };
+        let capture = Capture {
+            schema: CAPTURE.into(),
+            stall,
+            sample_ns: None,
+            rings: vec![],
+            threads: vec![],
+            moment: None,
+            stacks: vec![],
+            ran: vec![Ran { cpu: 1, tid: 7, tgid: 7, comm: "rustc".into(), ns: 932_000_000 }],
+            ran_during_ns: Some(2_010_000_000),
+            trace: None,
+            not_traced: None,
+        };
+        let text = one(&capture, 0, false, Style::PLAIN).to_string();
+        assert!(text.contains("\nOn the CPUs from the trigger to the end of the capture (2.01 s):\n"), "{text}");
+    }
 }

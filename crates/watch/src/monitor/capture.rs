@@ -218,6 +218,7 @@ mod tests {
             moment: None,
             stacks: vec![],
             ran: vec![],
+            ran_during_ns: None,
             trace: None,
             not_traced: None,
         }

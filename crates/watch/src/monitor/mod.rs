@@ -451,6 +451,7 @@ impl Monitor {
             moment,
             stacks: stacks.collect(),
             ran: vec![],
+            ran_during_ns: None,
             trace: None,
             not_traced: self.start_trace(here, path),
         };
@@ -525,6 +526,7 @@ impl Monitor {
             p.capture.sample_ns = span.filter(|_| times.len() > 1).map(|span| span / (times.len() as u64 - 1));
             (p.capture.rings, p.capture.threads) = (rings, samples);
             p.capture.ran = ran(&p.ran, &threads);
+            p.capture.ran_during_ns = Some((now + AFTER - p.due).as_nanos() as u64);
             if !p.capture.stall.is_over {
                 let ongoing = self.triggers.ongoing().find(|(key, ..)| *key == p.key);
                 let lasted = ongoing.map(|(_, since, last)| last - since);
