@@ -230,6 +230,12 @@ fn seconds(text: &str) -> std::result::Result<Duration, String> {
     }
 }
 
+/// The same, above 0.
+fn duration(text: &str) -> std::result::Result<Duration, String> {
+    let span = seconds(text)?;
+    if span.is_zero() { Err("the time must be above 0".into()) } else { Ok(span) }
+}
+
 /// Help and version are answers; everything else from the parser is a usage error, printed on one line like other
 /// errors. `words`: the first arguments, which may name a command and a subcommand.
 fn told_by_parser(e: &clap::Error, words: &[OsString]) -> Result<u8> {

@@ -22,8 +22,8 @@ use serde::Serialize;
 
 use self::expect::{Budget, ExpectArgs, busy_cpus};
 use self::stored::{SLOWEST, Storing};
+use crate::cli::duration;
 use crate::cli::profile::ProfileArgs;
-use crate::cli::seconds;
 use crate::cli::stored_trace::PrintedTrace;
 use iotrail_answer::budget::{self, JudgedLimit};
 use iotrail_answer::diagnose;
@@ -38,7 +38,7 @@ use iotrail_probe::choice::Choice;
 use iotrail_report::terminal::{self, HistogramBy, View};
 use iotrail_schema::recorded::Ending;
 use iotrail_schema::state::Moment;
-use iotrail_schema::trace_record::{Subject, TraceRecord};
+use iotrail_schema::trace_record::{EndedBy, Subject, TraceRecord};
 use iotrail_scrape::{self as scrape, Server};
 use iotrail_store::named;
 use iotrail_watch::capture::{Captured, ForReplay};
@@ -201,11 +201,6 @@ fn codes() -> impl Iterator<Item = &'static str> {
     diagnose::RULES.iter().filter(|rule| rule.is_of_traces()).map(|rule| rule.code)
 }
 
-fn duration(text: &str) -> std::result::Result<Duration, String> {
-    let span = seconds(text)?;
-    if span.is_zero() { Err("a duration of 0 traces nothing".into()) } else { Ok(span) }
-}
-
 pub fn run(args: &TraceArgs) -> Result<u8> {
     let existing = Existing::forced(args.force);
     if let Some(path) = &args.budget.expect_save {
@@ -247,7 +242,7 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
     let metrics = server.as_ref().map(|server| Arc::clone(server.desk()));
     let extra = Extra { keep, sampling, cost: args.cost, metrics };
     let traced = watch(asked, &how, &extra, storing.as_mut());
-    let Traced { mut record, mut kept, samples, ended_by_us } = match traced {
+    let Traced { mut record, mut kept, samples } = match traced {
         Ok(traced) => traced,
         Err(e) => {
             storing.into_iter().for_each(Storing::forget);
@@ -328,7 +323,8 @@ pub fn run(args: &TraceArgs) -> Result<u8> {
         terminal::say(&format!("iotrail: cannot gate on {code}: {why}"));
         return Ok(NOT_EVALUATED);
     }
-    Ok(if ended_by_us { 0 } else { commands_own(&record.subject) })
+    let by_us = record.ended_by == Some(EndedBy::Duration);
+    Ok(if by_us { 0 } else { commands_own(&record.subject) })
 }
 
 /// Describes a recording for replay: its counts and losses.
@@ -394,9 +390,9 @@ fn save_budget(args: &TraceArgs, path: &Path, existing: Existing) -> Result<u8> 
             return Ok(1);
         }
         let status = commands_own(&traced.record.subject);
-        if traced.ended_by_us || status != 0 {
-            let why =
-                if traced.ended_by_us { "was stopped".to_owned() } else { format!("exited with status {status}") };
+        let by_us = traced.record.ended_by == Some(EndedBy::Duration);
+        if by_us || status != 0 {
+            let why = if by_us { "was stopped".to_owned() } else { format!("exited with status {status}") };
             return Err(Error::machine(
                 format!("cannot save a budget: run {run} {why}"),
                 "let CMD exit by itself with status 0",

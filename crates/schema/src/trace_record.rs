@@ -48,6 +48,9 @@ pub struct TraceRecord {
     pub started_unix_s: u64,
     /// The traced processes.
     pub subject: Subject,
+    /// Why the command did not exit by itself; null: it exited, still runs, or is not known.
+    #[serde(default)]
+    pub ended_by: Option<EndedBy>,
     /// Totals over the traced processes.
     pub total: Total,
     /// One per ring, in order of creation. If there are more than 512 rings and contexts, the busiest ones.
@@ -72,6 +75,18 @@ pub struct TraceRecord {
     pub stacks: Option<Stacks>,
     /// Findings and their remedies.
     pub findings: Vec<Finding>,
+}
+
+/// Why a command did not exit by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndedBy {
+    /// Its time was over, and iotrail asked it to exit.
+    Duration,
+    /// iotrail was interrupted.
+    Interrupt,
+    /// A signal killed it: its exit status − 128.
+    Signal,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

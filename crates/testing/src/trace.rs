@@ -171,6 +171,7 @@ pub fn clean() -> TraceRecord {
         version: "0.1.0".into(),
         started_unix_s: 1_772_366_400,
         subject: Subject::Command { argv: vec!["fio".into(), "job.fio".into()], exit_status: Some(0) },
+        ended_by: None,
         total: Total {
             elapsed_ns: 2_500_000_000,
             windows: None,

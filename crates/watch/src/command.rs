@@ -53,6 +53,7 @@ pub struct Gated {
     guardian: Option<Rc<Guardian>>,
     /// Exit status, or 128 + the signal that killed it.
     ended: Option<i32>,
+    killed: bool,
 }
 
 /// Thread that waits until exec has succeeded or failed.
@@ -169,6 +170,7 @@ impl Gated {
             spawner: Some(spawner),
             guardian,
             ended: None,
+            killed: false,
         })
     }
 
@@ -214,15 +216,23 @@ impl Gated {
         if let Some(guardian) = &self.guardian {
             // The guardian reports shortly after the exit.
             if self.ended.is_none() && self.end.is_there() && guardian.wait(REPORTED_WITHIN) {
-                self.ended = guardian.ended().map(|ended| ended.status);
+                let ended = guardian.ended();
+                self.ended = ended.map(|ended| ended.status);
+                self.killed = ended.is_some_and(|ended| ended.killed);
             }
         } else if self.ended.is_none()
             && let Ok(pid) = end::pid(self.tgid)
             && let Ok(Some((_, status))) = waitpid(Some(pid), WaitOptions::NOHANG)
         {
+            self.killed = status.signaled();
             self.ended = status.exit_status().or_else(|| Some(128 + status.terminating_signal()?));
         }
         self.ended
+    }
+
+    /// Whether a signal killed it.
+    pub fn was_killed(&self) -> bool {
+        self.killed
     }
 
     /// Sends a signal unless the process has exited.
@@ -295,7 +305,7 @@ mod tests {
         assert_eq!(command.ended(), None);
         command.release().unwrap();
         assert_eq!(command.wait(Duration::from_secs(30)).unwrap(), 7);
-        assert_eq!(command.ended().unwrap(), 7, "asked again");
+        assert_eq!((command.ended().unwrap(), command.was_killed()), (7, false), "asked again");
     }
 
     #[test]
@@ -304,6 +314,7 @@ mod tests {
         command.release().unwrap();
         command.signal(libc::SIGTERM);
         assert_eq!(command.wait(Duration::from_secs(30)).unwrap(), 128 + libc::SIGTERM);
+        assert!(command.was_killed());
     }
 
     #[test]

@@ -48,13 +48,16 @@ pub struct Guardian {
 pub struct Ended {
     /// Exit status, or 128 + the signal that killed it.
     pub status: i32,
+    /// A signal killed it.
+    pub killed: bool,
     pub wall_ns: u64,
     /// User and system time of the command and all its exited descendants; `None` if unknown.
     pub cpu_ns: Option<(u64, u64)>,
 }
 
-/// A report of the guardian: its PID, 0, start time; or exit status, 1, time, user and system time.
+/// A report of the guardian: its PID, 0, start time; or exit status (KILLED: a signal), 1, time, user and system time.
 type Message = [u64; 5];
+const KILLED: u64 = 1 << 32;
 
 impl Guardian {
     /// Inserts a guardian between iotrail and `command`, which gets a process group of its own. With `outlives`, the
@@ -144,7 +147,8 @@ impl Guardian {
         } else if let Some((_, began)) = self.began.get() {
             // After the first report, later ones cover the exits of all descendants.
             let wall_ns = self.ended.get().map_or(at.saturating_sub(began), |ended| ended.wall_ns);
-            self.ended.set(Some(Ended { status: first as i32, wall_ns, cpu_ns: Some((user_ns, system_ns)) }));
+            let (status, killed) = (first as i32, first & KILLED != 0);
+            self.ended.set(Some(Ended { status, killed, wall_ns, cpu_ns: Some((user_ns, system_ns)) }));
         }
     }
 
@@ -153,7 +157,7 @@ impl Guardian {
         self.look();
         let killed = || {
             let wall_ns = self.began.get().map_or(0, |(_, began)| now_ns().saturating_sub(began));
-            Ended { status: 128 + libc::SIGKILL, wall_ns, cpu_ns: None }
+            Ended { status: 128 + libc::SIGKILL, killed: true, wall_ns, cpu_ns: None }
         };
         self.ended.get().or_else(|| self.over.get().then(killed))
     }
@@ -287,8 +291,8 @@ fn guard(leader: i32, (orders, reports): (BorrowedFd<'_>, BorrowedFd<'_>), began
 
 struct Herd<'a> {
     leader: i32,
-    /// Exit status of the leader once reaped.
-    status: Option<i32>,
+    /// Exit status of the leader once reaped, as in a [`Message`].
+    status: Option<u64>,
     reports: BorrowedFd<'a>,
 }
 
@@ -300,7 +304,7 @@ impl Herd<'_> {
         let _ = rustix::io::write(self.reports, &bytes);
     }
 
-    fn report_end(&self, status: i32) {
+    fn report_end(&self, status: u64) {
         // SAFETY: a plain C structure for which all zeros is valid; the call fills it.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
@@ -308,7 +312,7 @@ impl Herd<'_> {
             usage
         };
         let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-        self.report(status as u64, 1, now_ns(), (ns(usage.ru_utime), ns(usage.ru_stime)));
+        self.report(status, 1, now_ns(), (ns(usage.ru_utime), ns(usage.ru_stime)));
     }
 
     /// Reaps a child; `false` if none has exited. Exits the process after the last child.
@@ -320,8 +324,10 @@ impl Herd<'_> {
             self.exit();
         }
         if pid == self.leader {
-            let exited = libc::WIFEXITED(status);
-            let status = if exited { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) };
+            let status = match libc::WIFEXITED(status) {
+                true => libc::WEXITSTATUS(status) as u64,
+                false => KILLED | (128 + libc::WTERMSIG(status)) as u64,
+            };
             self.status = Some(status);
             self.report_end(status);
         }
@@ -410,11 +416,11 @@ mod tests {
         assert_eq!(guardian.ended(), None);
         assert!(guardian.wait(LONG) && guardian.wait_for_all(LONG));
         let ended = guardian.ended().unwrap();
-        assert_eq!(ended.status, 3);
+        assert_eq!((ended.status, ended.killed), (3, false));
         assert!(ended.wall_ns >= 100_000_000 && ended.cpu_ns.is_some(), "{ended:?}");
         let guardian = start("kill -9 $$");
         assert!(guardian.wait(LONG));
-        assert_eq!(guardian.ended().unwrap().status, 128 + libc::SIGKILL);
+        assert!(guardian.ended().is_some_and(|ended| (ended.status, ended.killed) == (128 + libc::SIGKILL, true)));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::per_io;
 use crate::traced::Scope;
 use crate::unit::Unit;
 use crate::warnings::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
-use iotrail_base::words::{UNKNOWN, count, percent, plural, span};
+use iotrail_base::words::{UNKNOWN, count, percent, plural, signal_name, span};
 use iotrail_schema::account::{
     Account, Bound, BoundOf, CallRecord, Reason, RequestAccount, RequestStage, ThreadAccount, ThreadRow, ThreadState,
 };
@@ -15,7 +15,7 @@ use iotrail_schema::file::Kind;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{Latency, Measurement, StageRecord, Warning};
 use iotrail_schema::stacks::CallSite;
-use iotrail_schema::trace_record::{Subject, TraceRecord};
+use iotrail_schema::trace_record::{EndedBy, Subject, TraceRecord};
 
 /// Minimum number of completions for time shares, which equals the minimum for a median.
 const FEW: u64 = 10;
@@ -48,8 +48,8 @@ pub fn of_trace(t: &TraceRecord) -> Verdict {
             format!("the threads waited for a CPU for {} of their time; {}", percent(share), verdict.answer);
     }
     match t.subject {
-        Subject::Command { exit_status: Some(status @ 1..), .. } => {
-            let (how, remedy) = ended(status);
+        Subject::Command { exit_status: Some(status @ 1..), .. } if !stopped(t) => {
+            let (how, remedy) = ended(status, t.ended_by);
             // The answer reports a failed exit or a fatal signal first, even if no rule fired.
             let has_advice = t.findings.iter().any(|f| f.warns());
             let advice = if has_advice { verdict.advice } else { remedy.map(Into::into).or(verdict.advice) };
@@ -68,9 +68,14 @@ fn starved(t: &TraceRecord) -> Option<f64> {
     (share >= LARGE && share > bound.share && first.code != WAITING_FOR_CPU.code).then_some(share)
 }
 
+/// iotrail or the user ended the command, so its exit status needs no explanation.
+fn stopped(t: &TraceRecord) -> bool {
+    matches!(t.ended_by, Some(EndedBy::Duration | EndedBy::Interrupt))
+}
+
 /// How a command with a non-zero exit status ended, and the remedy for a signal. Shells and iotrail exit with 128 +
 /// signal.
-fn ended(status: i32) -> (String, Option<&'static str>) {
+fn ended(status: i32, by: Option<EndedBy>) -> (String, Option<&'static str>) {
     let (signal, why, remedy) = match status - 128 {
         13 => (
             "SIGPIPE",
@@ -103,6 +108,9 @@ fn ended(status: i32) -> (String, Option<&'static str>) {
             "another process or the kernel killed it",
             Some("check the kernel log (`dmesg`) for the OOM killer, and the cgroup's memory.max"),
         ),
+        signal if by == Some(EndedBy::Signal) => {
+            return (format!("{} killed the command (status {status})", signal_name(signal)), None);
+        }
         _ => return (format!("the command exited with status {status}"), None),
     };
     (format!("{signal} killed the command (status {status}): {why}"), remedy)
@@ -110,7 +118,7 @@ fn ended(status: i32) -> (String, Option<&'static str>) {
 
 /// The statement without findings. Reports "no problem" only if all time is accounted for and no request failed.
 fn no_problem(t: &TraceRecord, sampled: bool) -> String {
-    let failed = matches!(t.subject, Subject::Command { exit_status: Some(1..), .. });
+    let failed = matches!(t.subject, Subject::Command { exit_status: Some(1..), .. }) && !stopped(t);
     let errors = unexpected_errors(t);
     let unexplained = t.account.as_ref().and_then(unexplained);
     let waits = |row: &ThreadRow| matches!(row.state, ThreadState::Runnable | ThreadState::Throttled);
@@ -350,5 +358,21 @@ mod tests {
         assert!(verdict.advice.unwrap().contains("MSG_NOSIGNAL"));
         t.subject = Subject::Command { argv: vec!["db".into()], exit_status: Some(3) };
         assert!(of_trace(&t).answer.starts_with("the command exited with status 3"));
+        // A shell exits with the status of a command that a signal killed.
+        t.subject = Subject::Command { argv: vec!["sh".into()], exit_status: Some(139) };
+        assert!(of_trace(&t).answer.starts_with("the command exited with status 139"));
+        t.ended_by = Some(EndedBy::Signal);
+        assert!(of_trace(&t).answer.starts_with("SIGSEGV killed the command (status 139)"));
+    }
+
+    #[test]
+    fn the_exit_status_of_a_command_that_iotrail_stopped_is_not_a_failure() {
+        let mut t = clean();
+        let answer = of_trace(&t).answer;
+        for (by, status) in [(EndedBy::Duration, 143), (EndedBy::Interrupt, 130)] {
+            t.subject = Subject::Command { argv: vec!["db".into()], exit_status: Some(status) };
+            t.ended_by = Some(by);
+            assert_eq!(of_trace(&t).answer, answer);
+        }
     }
 }

@@ -22,7 +22,7 @@ use iotrail_probe::observed::Observed;
 use iotrail_probe::sampled::CpuShares;
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::recorded::{End, Losses};
-use iotrail_schema::trace_record::{self, ProbeCost, ProcessRecord, TraceRecord};
+use iotrail_schema::trace_record::{self, EndedBy, ProbeCost, ProcessRecord, TraceRecord};
 
 /// Results of a trace.
 pub struct Traced {
@@ -31,8 +31,6 @@ pub struct Traced {
     pub kept: Option<Recorded>,
     /// Samples behind the record's CPU shares; empty unless requested.
     pub samples: Vec<Sample>,
-    /// The command was asked to exit because its time was over.
-    pub ended_by_us: bool,
 }
 
 impl Running<'_> {
@@ -94,6 +92,12 @@ impl Running<'_> {
         if over {
             self.tell_left()?;
         }
+        let ended_by = match &self.watched {
+            Watched::Command(_) if self.interrupted => Some(EndedBy::Interrupt),
+            Watched::Command(_) if !over => Some(EndedBy::Duration),
+            Watched::Command(command) if command.was_killed() => Some(EndedBy::Signal),
+            _ => None,
+        };
         self.warnings.extend(self.processes.quotas.as_ref().and_then(Quotas::warning));
         let workers_cpu_ns = self.processes.workers_cpu_ns(self.watch.ended_workers_ns());
         let span = Span {
@@ -112,6 +116,7 @@ impl Running<'_> {
         let loss = observed.follow_loss;
         let watched = observed.processes.len() as u64 + observed.more_processes;
         let mut record = self.summary.record(observed, &seen, span);
+        record.ended_by = ended_by;
         record.calls = calls;
         record.stacks = stacks;
         let account = record.account.get_or_insert_default();
@@ -152,8 +157,7 @@ impl Running<'_> {
             (None, Some(recorder)) => Some(recorder.finish(ended_ns, loss, End { files: self.files.named(), ..end() })),
             (None, None) => None,
         };
-        let ended_by_us = matches!(self.watched, Watched::Command(_)) && !over && !self.stopped;
-        Ok(Traced { record, kept, samples, ended_by_us })
+        Ok(Traced { record, kept, samples })
     }
 
     /// Asks a command to exit, unless already done, and waits for it.

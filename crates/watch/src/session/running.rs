@@ -48,6 +48,8 @@ pub(super) struct Running<'room> {
     pub descendants: usize,
     /// A stop was requested.
     pub stopped: bool,
+    /// A stop was requested before the command exited.
+    pub interrupted: bool,
     /// Processes left by an exited command; `None` while the command runs.
     pub left: Option<Left>,
     pub files: Names,
@@ -141,6 +143,7 @@ impl<'room> Running<'room> {
             began,
             descendants,
             stopped: false,
+            interrupted: false,
             left: None,
             files: Names::new(Rc::clone(&how.numbers)),
             callsites: how.stacks.then(|| CallSites::new(Rc::clone(&how.numbers))),
@@ -163,7 +166,7 @@ impl<'room> Running<'room> {
 
     /// Runs until the trace is over.
     pub fn run(&mut self, extra: &Extra, tell: &mut dyn FnMut(News<'_>), stop: &Stop<'_>) -> Result<()> {
-        while !self.is_over(tell)? && !self.is_stopped(stop) {
+        while !self.is_over(tell, stop)? && !self.is_stopped(stop) {
             self.look(extra)?;
             self.checkpoint(tell)?;
             let counts = self.counts()?;
@@ -174,9 +177,11 @@ impl<'room> Running<'room> {
     }
 
     /// Whether the traced programs have exited or the time is over.
-    fn is_over(&mut self, tell: &mut dyn FnMut(News<'_>)) -> Result<bool> {
+    fn is_over(&mut self, tell: &mut dyn FnMut(News<'_>), stop: &Stop<'_>) -> Result<bool> {
         if self.watched.have_ended() {
             let Watched::Command(command) = &mut self.watched else { return Ok(true) };
+            // Ctrl-C also reaches the command, which may exit first.
+            self.interrupted |= self.left.is_none() && (stop.asked)();
             if self.stopped || self.how.until == Until::Command {
                 return Ok(true);
             }
@@ -200,6 +205,7 @@ impl<'room> Running<'room> {
             return false;
         }
         self.stopped = true;
+        self.interrupted |= self.left.is_none();
         let Watched::Command(command) = &mut self.watched else { return true };
         if self.left.is_some() {
             return true;

@@ -96,6 +96,7 @@ impl Summary {
             version: env!("CARGO_PKG_VERSION").into(),
             started_unix_s: span.started_unix_s,
             subject: span.subject,
+            ended_by: None,
             total: Total {
                 cpu: TraceCpu {
                     user_ns: span.cpu.map(|cpu| cpu.user_ns),

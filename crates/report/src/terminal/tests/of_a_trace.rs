@@ -5,7 +5,7 @@ use iotrail_schema::account::{Account, Iowait};
 use iotrail_schema::file::Kind;
 use iotrail_schema::measurement::{Waits, Warning};
 use iotrail_schema::trace_record::{
-    ContextRecord, CpuPair, EnterBatch, EnterWaits, ErrnoCount, Estimate, FileRecord, IowqRecord, NapiRecord,
+    ContextRecord, CpuPair, EndedBy, EnterBatch, EnterWaits, ErrnoCount, Estimate, FileRecord, IowqRecord, NapiRecord,
     OpcodeRecord, OtherFiles, OthersRecord, RunItems, SqpollRecord, Subject, TraceRecord, Windows,
 };
 use iotrail_testing::trace::{carried, clean, opcode, ring};
@@ -182,6 +182,22 @@ fn a_long_command_keeps_its_options_and_loses_its_paths() {
     t.subject = Subject::Command { argv: vec!["python3".into(), "-c".into(), "a\nb".into()], exit_status: Some(0) };
     let text = trace::screen(&t, false, PLAIN).to_string();
     assert!(text.contains(r"python3 -c 'a\nb' · exit status 0"), "{text}");
+}
+
+#[test]
+fn a_command_that_did_not_exit_by_itself_is_reported_with_the_cause() {
+    let mut t = clean();
+    for (by, status, says) in [
+        (EndedBy::Duration, 143, "cp · stopped by --duration · for "),
+        (EndedBy::Duration, 1, "cp · stopped by --duration · exit status 1 · for "),
+        (EndedBy::Interrupt, 130, "cp · interrupted · for "),
+        (EndedBy::Signal, 139, "cp · killed by SIGSEGV · for "),
+    ] {
+        t.subject = Subject::Command { argv: vec!["cp".into()], exit_status: Some(status) };
+        t.ended_by = Some(by);
+        let text = trace::screen(&t, false, PLAIN).to_string();
+        assert!(text.contains(says), "{text}");
+    }
 }
 
 /// A share needs as many completions as a median; with fewer, the count is printed.

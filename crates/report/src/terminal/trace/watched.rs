@@ -2,9 +2,9 @@
 
 use crate::terminal::measured::{SPLIT_NS, TOO_SHORT, estimate};
 use iotrail_base::grouped::grouped;
-use iotrail_base::words::{UNKNOWN, and_descendants, bytes, count, list, percent, plural, so_many, span};
+use iotrail_base::words::{UNKNOWN, and_descendants, bytes, count, list, percent, plural, signal_name, so_many, span};
 use iotrail_schema::opcode;
-use iotrail_schema::trace_record::{OpcodeRecord, ProcessRecord, Subject, Total, TraceRecord, Windows};
+use iotrail_schema::trace_record::{EndedBy, OpcodeRecord, ProcessRecord, Subject, Total, TraceRecord, Windows};
 
 /// Maximum number of processes named.
 const PROCESSES: usize = 6;
@@ -48,11 +48,16 @@ fn short_path(word: &str) -> String {
 fn subject_as(t: &TraceRecord, command: impl Fn(&[String]) -> String) -> Vec<String> {
     let what = match &t.subject {
         Subject::Command { argv, exit_status } => {
-            let end = match exit_status {
-                Some(status) => format!("exit status {status}"),
-                None => "exit status unknown".into(),
+            let by = match t.ended_by {
+                Some(EndedBy::Duration) => Some("stopped by --duration".to_owned()),
+                Some(EndedBy::Interrupt) => Some("interrupted".into()),
+                Some(EndedBy::Signal) => exit_status.map(|status| format!("killed by {}", signal_name(status - 128))),
+                None => None,
             };
-            vec![command(argv), end]
+            // 128 + a signal is iotrail's, not the command's.
+            let is_own = by.is_none() || exit_status.is_some_and(|status| (1..128).contains(&status));
+            let status = exit_status.map_or("exit status unknown".into(), |status| format!("exit status {status}"));
+            [Some(command(argv)), by, is_own.then_some(status)].into_iter().flatten().collect()
         }
         Subject::Process { tgid, comm, descendants } => {
             vec![format!("{comm} ({tgid}){}", and_descendants(*descendants))]
