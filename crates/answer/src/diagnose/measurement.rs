@@ -44,7 +44,11 @@ fn iowq(m: &Measurement) -> Option<Finding> {
         return None;
     }
     let text = format!("io-wq workers completed {} of the requests, without --force-async", percent(share));
-    Some(IOWQ.finding(Severity::Warning, text, &[("share", share)]))
+    let mut finding = IOWQ.finding(Severity::Warning, text, &[("share", share)]);
+    if m.load.direct {
+        finding.remedy = finding.remedy.replace("--direct, ", "");
+    }
+    Some(finding)
 }
 
 pub const NOT_GRANTED: Rule = Rule {
@@ -150,7 +154,13 @@ mod tests {
     #[test]
     fn io_wq_punts_are_a_finding_unless_the_load_forces_them() {
         let mut m = carried_by(DeliveryPath::Iowq, None);
-        assert!(only(&m, "iowq").unwrap().text.starts_with("io-wq workers completed 100 % of the requests"));
+        m.load.direct = false;
+        let f = only(&m, "iowq").unwrap();
+        assert!(f.text.starts_with("io-wq workers completed 100 % of the requests"), "{}", f.text);
+        assert!(f.remedy.starts_with("try --direct, preallocated files"), "{}", f.remedy);
+        m.load.direct = true;
+        let f = only(&m, "iowq").unwrap();
+        assert!(f.remedy.starts_with("try preallocated files, or a smaller depth"), "{}", f.remedy);
         m.load.force_async = true;
         assert_eq!(only(&m, "iowq"), None);
     }

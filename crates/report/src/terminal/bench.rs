@@ -8,8 +8,7 @@ use super::{measured, verdict};
 use iotrail_answer::diagnose::findings_of;
 use iotrail_answer::summary::measured::{Verdict, of_measurement};
 use iotrail_base::words::{UNKNOWN, bytes, count, numbers, percent, plural, span};
-use iotrail_schema::measurement::Reaper;
-use iotrail_schema::measurement::{LoadRecord, Measurement};
+use iotrail_schema::measurement::{LoadRecord, Measurement, Reaper, Rw};
 
 pub fn screen(m: &Measurement, full: bool, style: Style) -> Screen {
     let answer = of_measurement(m);
@@ -128,7 +127,13 @@ fn shortly(l: &LoadRecord) -> Vec<String> {
 
 fn target(m: &Measurement) -> Vec<String> {
     let Some(file) = &m.load.file else { return Vec::new() };
-    let mut items = vec![file.clone()];
+    // It writes to new files next to the named one.
+    let written = match m.load.jobs {
+        _ if m.load.rw != Rw::Append => file.clone(),
+        0 | 1 => format!("{file}.append-0 (new)"),
+        n => format!("{file}.append-0 to -{} (new)", n - 1),
+    };
+    let mut items = vec![written];
     items.extend(m.load.size.map(bytes));
     items.push(if m.load.direct { "direct" } else { "buffered" }.into());
     if let Some(t) = &m.host.target {
@@ -192,4 +197,22 @@ fn cpu(m: &Measurement) -> Vec<String> {
     items.extend(m.cpu.sqpoll_wakeups.map(|n| format!("woken {} times", count(n as f64))));
     items.extend(m.cpu.helpers_ns.filter(|ns| *ns > HELPERS_NS).map(|ns| of("other helpers", ns)));
     items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_testing::sample::measurement;
+
+    #[test]
+    fn the_target_of_an_append_load_is_the_new_file() {
+        let mut m = measurement();
+        m.load.file = Some("ex".into());
+        let first = |m: &Measurement| target(m).swap_remove(0);
+        assert_eq!(first(&m), "ex");
+        (m.load.rw, m.load.jobs) = (Rw::Append, 1);
+        assert_eq!(first(&m), "ex.append-0 (new)");
+        m.load.jobs = 3;
+        assert_eq!(first(&m), "ex.append-0 to -2 (new)");
+    }
 }
