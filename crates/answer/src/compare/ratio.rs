@@ -115,7 +115,9 @@ pub(super) fn of_zeros(
         (c.ratio, c.ci95, c.p) = (Some(1.0), Some([1.0; 2]), Some(1.0));
         return;
     }
-    let zeros = format!("{metric} is sometimes 0, so its ratio has no interval; the verdict uses the differences");
+    let zeros = format!(
+        "{metric} is sometimes 0: the ratio is that of the means, without an interval; the verdict uses the differences"
+    );
     c.reasons.insert(0, zeros);
     c.p = match interleaved {
         true => student::mean_is_0(&a.iter().zip(&b).map(|(a, b)| b - a).collect::<Vec<_>>()),

@@ -209,7 +209,9 @@ fn zero_counts_are_compared_by_difference() {
     assert_eq!((c.verdict, c.ratio, c.ci95), (Verdict::Faster, Some(0.0), None));
     assert_eq!(
         c.reasons,
-        ["kicks_per_io is sometimes 0, so its ratio has no interval; the verdict uses the differences"]
+        [
+            "kicks_per_io is sometimes 0: the ratio is that of the means, without an interval; the verdict uses the differences"
+        ]
     );
     // Repeated measurements do not explain the missing interval.
     let (a, mut b) = (kicks(&[1.0, 0.0, 1.0, 1.0]), kicks(&[0.0, 1.0, 1.0, 0.0]));
