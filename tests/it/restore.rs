@@ -85,7 +85,7 @@ fn changed_since() -> End {
     assert_eq!(
         ended.stdout,
         format!(
-            "{}: restored to 1 (it was set to 0)\n\
+            "{}: restored to 1 (it was 0)\n\
              {}: is 128 now, changed by another program since it was set to 64; it is not modified; \
              `iotrail restore --force` restores 256\n\
              1 of 2 changes are not restored yet; {} records them, and removing it keeps the current settings\n",

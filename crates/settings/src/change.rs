@@ -87,7 +87,7 @@ impl Undone {
     pub fn text(&self, subject: &Path) -> String {
         let it = subject.display();
         match self {
-            Undone::PutBack { from, to } => format!("{it}: restored to {to} (it was set to {from})"),
+            Undone::PutBack { from, to } => format!("{it}: restored to {to} (it was {from})"),
             Undone::AsBefore { value } => format!("{it}: is {value}, as before"),
             Undone::Gone => format!("{it}: no longer exists; nothing to restore"),
             Undone::ChangedSince { present, set, before } => format!(
