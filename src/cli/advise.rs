@@ -196,7 +196,7 @@ fn carried_out(args: &SearchArgs, subject: &Subject, began: Instant) -> Result<u
     search.directions().iter().for_each(|text| terminal::say(text));
     if args.plan {
         outline::show(&search, seed, args.json)?;
-        return Ok(0);
+        return search.check_leave().map(|()| 0);
     }
     search.check_leave()?;
     let budget = Budget { began, whole: args.budget.0, fresh: subject.fresh(), search: None };

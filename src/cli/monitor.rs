@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli::seconds;
+use crate::cli::{duration, seconds};
 use iotrail_base::error::{Error, Result};
 use iotrail_base::interrupt;
 use iotrail_base::units::Bytes;
@@ -84,7 +84,7 @@ pub struct MonitorArgs {
     punts: u32,
 
     /// Stop after this time (seconds, or 500ms, 2m; default: until the specified processes exit, or SIGTERM)
-    #[arg(long = "for", value_name = "SECONDS", allow_negative_numbers = true, value_parser = seconds)]
+    #[arg(long = "for", value_name = "SECONDS", allow_negative_numbers = true, value_parser = duration)]
     duration: Option<Duration>,
 
     #[command(flatten)]

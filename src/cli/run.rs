@@ -126,7 +126,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let mut plan = resolve(&asked, &experiment, &target)?;
     if args.plan {
         outline::show(&plan, seed, args.json)?;
-        return Ok(0);
+        return plan.check_leave().map(|()| 0);
     }
     plan.check_leave()?;
     if !runner::checked(&mut plan)? {

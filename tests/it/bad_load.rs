@@ -40,6 +40,7 @@ const REFUSED: &[(&str, &str)] = &[
         "--file f --rw read --jobs 2",
         "f has 1 blocks, but this load needs 2: each job uses its own share; use a larger file, a smaller --bs, or fewer --jobs or a smaller --depth",
     ),
+    ("--file f --rw append", "--rw append needs a --size; add --size, which limits the appended data"),
     (
         "--file f --rw randwrite",
         "--rw randwrite would overwrite f, which exists; add --allow-write to overwrite its contents, or specify a file that does not exist, with --size",
@@ -301,7 +302,7 @@ fn words() -> End {
         ("run", "the following required arguments were not provided: <EXPERIMENT>; see `iotrail run --help`"),
         (
             "run coop --size much",
-            "invalid value 'much' for '--size <SIZE>': 'much' is not a unit of size: use k, m, g or t; see `iotrail run --help`",
+            "invalid value 'much' for '--size <SIZE>': 'much' is not a size: write 4096, 4k or 1m; see `iotrail run --help`",
         ),
         ("run coop --resume --plan", "the argument '--resume' cannot be used with '--plan'; see `iotrail run --help`"),
         (

@@ -27,6 +27,11 @@ fn refusals() -> End {
             &["--threshold", "x=1s"],
             "invalid value 'x=1s' for '--threshold <TRIGGER=TIME>': unknown trigger 'x': use one of slow_request, *",
         ),
+        (
+            &["--threshold", "slow_sync=-1"],
+            "invalid value 'slow_sync=-1' for '--threshold <TRIGGER=TIME>': '-1' is not a duration: write 5s or 500ms; *",
+        ),
+        (&["--for", "0"], "invalid value '0' for '--for <SECONDS>': the time must be above 0; *"),
         (&["--cpu-budget", "0"], "invalid value '0' for '--cpu-budget <PERCENT>': *; see `iotrail monitor --help`"),
         (
             &["--memory-budget", "1k"],

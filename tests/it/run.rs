@@ -73,11 +73,13 @@ fn leave() -> End {
         let args = format!("run e.toml --quick --store s.db {more}");
         run(&mut place.tool(args.split_whitespace()))
     };
-    let plan = with("--file victim --plan").ok().stdout;
+    let refused = with("--file victim --plan");
+    assert_eq!(refused.status, 2, "a plan that cannot be run");
+    let plan = refused.stdout;
     let path = place.join("victim").display().to_string();
     let said = format!("{path}, which exists: 4 measurements would overwrite up to 64.0 KiB; needs --allow-write");
     assert!(plan.split_whitespace().collect::<Vec<_>>().join(" ").contains(&said), "{plan}");
-    let writes = |more: &str| with(&format!("{more} --plan --json")).ok().json()["writes"].take();
+    let writes = |more: &str| with(&format!("{more} --plan --json")).json()["writes"].take();
     let of =
         |allowed: bool| json!([{"path": path, "exists": true, "bytes": 65536, "overwrites": 4, "allowed": allowed}]);
     assert_eq!((writes("--file victim"), writes("--file victim --allow-write")), (of(false), of(true)));

@@ -14,15 +14,17 @@ impl FromStr for Bytes {
     fn from_str(s: &str) -> Result<Self, String> {
         let s = s.trim();
         let digits = s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len());
+        let wrong = || format!("'{s}' is not a size: write 4096, 4k or 1m");
         let unit: u64 = match s[digits..].trim().to_ascii_lowercase().as_str() {
             "" | "b" => 1,
             "k" | "kb" | "kib" => 1 << 10,
             "m" | "mb" | "mib" => 1 << 20,
             "g" | "gb" | "gib" => 1 << 30,
             "t" | "tb" | "tib" => 1 << 40,
+            _ if digits == 0 => return Err(wrong()),
             other => return Err(format!("'{other}' is not a unit of size: use k, m, g or t")),
         };
-        let n: u64 = s[..digits].parse().map_err(|_| format!("'{s}' is not a size: write 4096, 4k or 1m"))?;
+        let n: u64 = s[..digits].parse().map_err(|_| wrong())?;
         n.checked_mul(unit).map(Bytes).ok_or_else(|| format!("'{s}' exceeds 64 bits"))
     }
 }
@@ -36,6 +38,7 @@ impl FromStr for Span {
     fn from_str(s: &str) -> Result<Self, String> {
         let s = s.trim();
         let digits = s.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(s.len());
+        let wrong = || format!("'{s}' is not a duration: write 5s or 500ms");
         let ns = match s[digits..].trim() {
             "ns" => 1.0,
             "us" | "µs" => 1e3,
@@ -45,9 +48,10 @@ impl FromStr for Span {
             "h" => 3600e9,
             "" if s == "0" => 1.0,
             "" => return Err(format!("'{s}' has no unit of time: write {s}s or {s}ms")),
+            _ if digits == 0 => return Err(wrong()),
             other => return Err(format!("'{other}' is not a unit of time: use ns, us, ms, s, m or h")),
         };
-        let n: f64 = s[..digits].parse().map_err(|_| format!("'{s}' is not a duration: write 5s or 500ms"))?;
+        let n: f64 = s[..digits].parse().map_err(|_| wrong())?;
         Ok(Span(Duration::from_nanos((n * ns).round() as u64)))
     }
 }
@@ -82,6 +86,8 @@ mod tests {
     fn sizes_and_durations_are_parsed_with_units() {
         assert_eq!("4k".parse(), Ok(Bytes(4096)));
         assert_eq!("1GiB".parse(), Ok(Bytes(1 << 30)));
+        assert_eq!("-1".parse::<Span>().unwrap_err(), "'-1' is not a duration: write 5s or 500ms");
+        assert_eq!("-1".parse::<Bytes>().unwrap_err(), "'-1' is not a size: write 4096, 4k or 1m");
         assert!("4x".parse::<Bytes>().is_err() && "k".parse::<Bytes>().is_err());
         assert!("99999999999t".parse::<Bytes>().is_err());
         assert_eq!("1.5s".parse(), Ok(Span(Duration::from_millis(1500))));

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::engine::Passage;
 use crate::engine::capabilities::TargetKind;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_schema::measurement::Warning;
 
 use super::Progress;
@@ -148,14 +148,16 @@ impl Target {
     /// A new file per job, `PATH.append-JOB`, removed when the load ends.
     fn of_appended(spec: &LoadSpec, path: &Path) -> Result<Self> {
         let (block, jobs) = (u64::from(spec.block_bytes), u64::from(spec.jobs));
-        let refuse = |what: String| Err(Error::input(what, "use a larger --size, which limits the appended data"));
-        let Some(bytes) = spec.size else { return refuse("--rw append needs a --size".into()) };
+        let bytes = spec.size.or_input("--rw append needs a --size", "add --size, which limits the appended data")?;
         // The warm-up uses half of it.
         let most = bytes / block / jobs / 2;
         let wanted = spec.end.ios().map_or(1, |n| n.div_ceil(jobs));
         if wanted > most {
-            return refuse(format!(
-                "--size {bytes} has space for {most} measured appends of {block} bytes per job, but {wanted} are needed"
+            return Err(Error::input(
+                format!(
+                    "--size {bytes} has space for {most} measured appends of {block} bytes per job, but {wanted} are needed"
+                ),
+                "use a larger --size, which limits the appended data",
             ));
         }
         let mut target =

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli::seconds;
+use crate::cli::duration;
 use iotrail_base::error::{Error, Result};
 use iotrail_base::{interrupt, ourselves};
 use iotrail_experiment::net::ends::Announced;
@@ -42,7 +42,7 @@ pub struct ServeArgs {
     follow: Option<NonZeroU32>,
 
     /// Serve for this time (seconds, or 500ms, 2m; default: until Ctrl-C)
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = seconds)]
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = duration)]
     duration: Option<Duration>,
 
     /// Print only the address, as JSON, for the process that started the server
