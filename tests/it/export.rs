@@ -52,7 +52,7 @@ fn formats() -> End {
     assert_eq!(ios.sum::<u64>(), 5000);
     assert_eq!(read("l.hlog").lines().filter(|l| l.starts_with("Tag=cell=1;repeat=1,")).count(), 1);
     let parts: Vec<_> = place.contents().into_keys().filter(|p| p.ends_with("part.parquet")).collect();
-    assert_eq!(parts.len(), 18);
+    assert_eq!(parts.len(), 19);
     for part in parts {
         let bytes = std::fs::read(&part).expect("a file");
         assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{part:?}");

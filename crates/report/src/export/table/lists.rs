@@ -75,6 +75,18 @@ pub static LISTS: &[Table] = &[
         &[text("figure", "/name"), number("value", "/value"), flag("less_is_better", "/less_is_better")],
     ),
     list(
+        "program_rings",
+        "/program/rings",
+        &[
+            integer("place", INDEX),
+            integer("process", "/pid"),
+            text("asked", "/asked"),
+            text("granted", "/granted"),
+            flag("proven", "/proven"),
+            text("left_as_asked", "/left_as_asked"),
+        ],
+    ),
+    list(
         "ipis",
         "/ipis",
         &[

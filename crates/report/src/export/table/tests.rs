@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::export::rows::Run;
 use iotrail_schema::measurement::{DeliveredBy, Delivery, LoadRecord, Measurement};
-use iotrail_schema::program_record::{OwnFigure, ProgramRecord};
+use iotrail_schema::program_record::{OwnFigure, ProgramRecord, ProgramRing};
 use iotrail_testing::sample;
 
 /// A measurement with all optional parts, for storage and network.
@@ -13,6 +13,7 @@ pub fn full() -> Measurement {
     let mut m = sample::measurement();
     sample::echo(&mut m, 500, 10, 0.5);
     sample::delivered(&mut m, 1, 2);
+    m.load.seed = Some(7);
     m
 }
 
@@ -28,7 +29,11 @@ fn leaves(value: &Value, at: &str, found: &mut BTreeSet<String>) {
 #[test]
 fn each_measurement_field_has_a_column() {
     let mut found = BTreeSet::new();
-    leaves(&serde_json::to_value(full()).unwrap(), "", &mut found);
+    let mut of_program = full();
+    of_program.program = Some(ProgramRecord::default().into());
+    for m in [full(), of_program] {
+        leaves(&serde_json::to_value(m).unwrap(), "", &mut found);
+    }
     let lists: Vec<&str> =
         all().filter_map(|t| if let RowSubject::Item(at) = t.of { Some(at) } else { None }).collect();
     let told = |at: &str| {
@@ -142,17 +147,31 @@ fn unknown_values_of_an_untraced_program_are_null_not_zero() {
 }
 
 #[test]
-fn the_metrics_of_a_program_are_a_table() {
+fn the_metrics_and_rings_of_a_program_are_tables() {
     let figure = OwnFigure { name: "rate".into(), value: 1.5, less_is_better: false };
-    let program = ProgramRecord { figures: vec![figure], ..ProgramRecord::default() };
+    let flags = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let ring = ProgramRing { pid: 9, asked: vec![], granted: flags(&["sqpoll", "clamp"]), ..ProgramRing::default() };
+    let program = ProgramRecord {
+        argv: flags(&["./db", "-x"]),
+        figures: vec![figure],
+        rings: vec![ring],
+        ..ProgramRecord::default()
+    };
     let json = serde_json::to_value(Measurement { program: Some(program.into()), ..full() }).unwrap();
-    let table = all().find(|table| table.name == "figures").unwrap();
-    let mut rows = Vec::new();
-    table
-        .rows(&json, None, &mut |row| {
+    let rows = |name: &str| {
+        let mut rows = Vec::new();
+        let mut take = |row: &[Field]| {
             rows.push(row.to_vec());
             Ok::<_, ()>(())
-        })
-        .unwrap();
-    assert_eq!(rows, [[Field::Text("rate".into()), Field::Number(1.5), Field::Flag(false)]]);
+        };
+        all().find(|table| table.name == name).unwrap().rows(&json, None, &mut take).unwrap();
+        rows
+    };
+    let text = |text: &str| Field::Text(text.into());
+    assert_eq!(rows("figures"), [[text("rate"), Field::Number(1.5), Field::Flag(false)]]);
+    let of_ring =
+        [Field::Integer(0), Field::Integer(9), text(""), text("sqpoll,clamp"), Field::Unknown, Field::Unknown];
+    assert_eq!(rows("program_rings"), [of_ring]);
+    let argv = MEASUREMENTS.columns.iter().find(|c| c.name == "program_argv").unwrap();
+    assert_eq!(argv.field(&json), text("./db,-x"));
 }
