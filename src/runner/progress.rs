@@ -15,6 +15,7 @@ use iotrail_experiment::execute::{Started, Step};
 use iotrail_experiment::plan::Plan;
 use iotrail_load::{self, Doing};
 use iotrail_report::terminal::{self, sanitise, say};
+use iotrail_schema::run_record::{ARM, CONTROL};
 
 /// Smaller errors of an estimate are not corrected.
 const SOME: Duration = Duration::from_secs(10);
@@ -126,7 +127,10 @@ impl Progress {
             Step::Untestable { cell, reason } => {
                 let reason = reason.to_string();
                 if !self.told.contains(&reason) {
-                    self.bar.suspend(|| say(&format!("not testable here: {}: {reason}", cell.label)));
+                    let label = sanitise(&cell.label);
+                    let is_control = cell.params.get(ARM).and_then(|arm| arm.as_str()) == Some(CONTROL);
+                    let note = if is_control { " (the first arm, measured again)" } else { "" };
+                    self.bar.suspend(|| say(&format!("cannot measure {label}{note}: {reason}")));
                     self.told.push(reason);
                 }
             }

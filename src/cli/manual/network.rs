@@ -100,7 +100,7 @@ pub const BENCH: Page = Page {
         ),
     ],
     exit: &[
-        ("0", "All measurements were made."),
+        ("0", "The run is complete. The answer names combinations that could not be measured."),
         (
             "1",
             "The measurement or experiment was interrupted, or, with --slurm, a measurement is incomplete. What was measured is printed, and stored if there is a store.",

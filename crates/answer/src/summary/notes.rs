@@ -57,8 +57,10 @@ fn never_measured(run: &RunRecord) -> Option<String> {
 
 /// Cells that failed during the run.
 fn failures(run: &RunRecord) -> Option<String> {
-    let mut all = run.cells.iter().filter_map(failed);
-    let first = all.next()?;
+    let (control, arms): (Vec<_>, Vec<_>) = run.cells.iter().partition(|c| c.arm() == CONTROL);
+    let mut all = arms.into_iter().filter_map(failed);
+    // If the load fails, its control also fails.
+    let Some(first) = all.next() else { return control.into_iter().find_map(failed) };
     Some(match all.count() {
         0 => first,
         more => format!("{first}; {} also failed during the run", plural(more, "other cell")),
@@ -176,7 +178,7 @@ mod tests {
     use crate::compare;
     use crate::summary::Head;
     use iotrail_schema::measurement::Measurement;
-    use iotrail_schema::run_record::RunRecord;
+    use iotrail_schema::run_record::{CONTROL, RunRecord};
     use iotrail_testing::{run::two_by_two, sample};
 
     #[test]
@@ -211,6 +213,14 @@ mod tests {
         (third.cell, run.arms) = (3, ["default", "coop_taskrun", "sqpoll"].map(str::to_owned).to_vec());
         run.cells.push(third);
         run.comparisons = compare::of_run(&run, &|_, _| None);
+        assert!(head(&run).notes.contains(&failed.to_owned()), "{:?}", head(&run));
+        // The user specified no arm with this name.
+        let mut control = run.cells[1].clone();
+        (control.cell, control.params["arm"]) = (4, CONTROL.into());
+        run.cells.insert(0, control);
+        assert!(head(&run).notes.contains(&failed.to_owned()), "{:?}", head(&run));
+        run.cells[2].untestable = None;
+        let failed = "the control (the first arm, measured again) failed after 3 measurements: it stalled";
         assert!(head(&run).notes.contains(&failed.to_owned()), "{:?}", head(&run));
         // The arm failed before its first measurement.
         let h = head(&measured(Some("it stalled"), 0));
