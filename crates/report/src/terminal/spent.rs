@@ -139,6 +139,12 @@ mod tests {
             spent(&account, Role::Thread),
             ["2 threads", "blocked in pselect6 for events 50 %", "running in write 50 %"]
         );
+        // Rows beyond the maximum are one row, so that the shares sum to 100 %.
+        let calls = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+        let rows: Vec<_> = calls.iter().map(|call| (ThreadState::Blocked, Some(*call), None, 100)).collect();
+        account.threads = vec![thread(8, &rows)];
+        let shown = spent(&account, Role::Thread);
+        assert_eq!((shown.len(), &shown[5][..], &shown[6][..]), (7, "blocked in f 10 %", "other 40 %"));
         account.threads = vec![polls];
         assert_eq!(spent(&account, Role::Thread), ["blocked in pselect6 for events 100 %"]);
     }
