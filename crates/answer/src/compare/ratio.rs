@@ -119,6 +119,9 @@ pub(super) fn of_zeros(
         "{metric} is sometimes 0: the ratio is that of the means, without an interval; the verdict uses the differences"
     );
     c.reasons.insert(0, zeros);
+    if c.pairs < FEWEST {
+        c.reasons.insert(0, too_few(c.pairs, interleaved));
+    }
     c.p = match interleaved {
         true => student::mean_is_0(&a.iter().zip(&b).map(|(a, b)| b - a).collect::<Vec<_>>()),
         false => student::means_are_the_same(&a, &b),

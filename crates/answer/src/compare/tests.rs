@@ -224,7 +224,9 @@ fn zero_counts_are_compared_by_difference() {
     assert_eq!(of(&[0.0; 4], &[0.0; 4]).verdict, Verdict::Equivalent);
     assert_eq!(of(&[0.0, 0.5, 0.0, 0.0], &[0.0, 0.4, 0.6, 0.0]).verdict, Verdict::Inconclusive);
     assert_eq!(of(&[1.0; 3], &[0.0; 3]).verdict, Verdict::Faster);
-    assert_eq!(of(&[1.0], &[0.0]).verdict, Verdict::Inconclusive, "one pair has no spread");
+    let one = of(&[1.0], &[0.0]);
+    assert_eq!(one.verdict, Verdict::Inconclusive, "one pair has no spread");
+    assert!(one.reasons[0].starts_with("1 pair, and an interval needs at least 2"), "{:?}", one.reasons);
     // Most values of the first side and all values of the second are 0: the medians are equal, the means are not.
     let at_times = [0.0, 0.0, 9.0, 0.0, 9.0, 0.0, 9.0, 0.0, 9.0, 0.0];
     let c = of(&at_times, &[0.0; 10]);
