@@ -17,7 +17,7 @@ use crate::trial;
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("a_sleeping_thread_is_blocked_in_its_sleep_call", sleeps),
         ("a_thread_that_never_switches_is_accounted", never_switches),
         ("both_ends_of_a_pipe_are_blocked_by_each_other", pipe),
@@ -25,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         ("time_rows_of_threads_with_rings_add_up_to_their_wall_time", rings),
         ("windows_break_down_the_full_wall_time", windows),
         ("calls_are_counted_with_their_errors", calls),
+        ("a_command_is_counted_from_its_exec", from_exec),
         ("a_cpu_wait_is_reported_with_the_thread_that_used_the_cpu", holders),
         ("a_time_limit_hidden_by_a_submission_is_counted", time_limits),
         ("a_descriptor_that_ends_waits_is_reported_with_its_file", woken_by),
@@ -220,6 +221,29 @@ fn calls() -> Result<(), Failed> {
     let sleeps = call(&slept, "clock_nanosleep")?;
     let ended = sleeps.ended.ok_or("it waits")?;
     assert_eq!((sleeps.count, ended.time_limit, &sleeps.errors), (2, 2, &BTreeMap::new()));
+    Ok(())
+}
+
+/// iotrail's child waits in read(2) before it executes the program.
+fn from_exec() -> Result<(), Failed> {
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let program = place.path().join("writes");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/writes.c");
+    let built = Command::new("cc").args(["-O2", "-nostdlib", "-static", "-o"]).arg(&program).arg(source).status()?;
+    assert!(built.success(), "cc {source}");
+    let limits = place.path().join("budget.toml");
+    std::fs::write(&limits, "[budget]\n\"calls.read\" = 0\n\"calls.write\" = { at_least = 5, at_most = 5 }\n")?;
+    let (program, limits) = (program.to_str().ok_or("a plain path")?, limits.to_str().ok_or("a plain path")?);
+    let t = trace(&["--expect", limits, "--", program])?;
+    let by_call = t.total.mode_switches.iter().find(|s| s.cause == "syscall").ok_or("counted")?;
+    assert_eq!((by_call.count, call(&t, "write")?.count), (1 + 5, 5), "execve and the writes: {:?}", t.calls);
+    let [thread] = threads(&t)? else { return Err(format!("{:?}", t.account).into()) };
+    closes(thread);
+    assert!(thread.rows.iter().all(|row| row.syscall.is_none()), "{thread:?}");
+    // Only the first exec begins the trace.
+    let opened = |script: &str| Ok::<_, Failed>(call(&shell(script)?, "openat")?.count);
+    let (once, twice) = (opened(&format!("exec {program}"))?, opened(&format!("exec sh -c 'exec {program}'"))?);
+    assert_eq!(twice, 2 * once);
     Ok(())
 }
 

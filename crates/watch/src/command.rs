@@ -44,8 +44,6 @@ pub struct Gated {
     tgid: u32,
     /// PID in the initial namespace, which identifies it to the probes.
     kernels_tgid: Option<u32>,
-    /// CPU time that the process had used at the gate.
-    cpu_before: CpuTime,
     end: End,
     gate: Option<PipeWriter>,
     spawner: Option<Spawner>,
@@ -150,21 +148,17 @@ impl Gated {
         unsafe { command.pre_exec(move || wait_at_gate(&tell, &at_gate, outer_end)) };
         // spawn() returns only after exec, so it needs a thread of its own.
         let spawner = Spawner::start(command).map_err(cannot_start)?;
-        let (mut tgid, mut user_ns, mut system_ns) = ([0; 4], [0; 8], [0; 8]);
-        let heard =
-            [&mut tgid[..], &mut user_ns[..], &mut system_ns[..]].into_iter().try_for_each(|b| told.read_exact(b));
-        if let Err(cause) = heard {
+        let mut tgid = [0; 4];
+        if let Err(cause) = told.read_exact(&mut tgid) {
             return Err(cannot_start(spawner.result().err().unwrap_or(cause)));
         }
         let tgid = u32::from_ne_bytes(tgid);
-        let cpu_before = CpuTime { user_ns: u64::from_ne_bytes(user_ns), system_ns: u64::from_ne_bytes(system_ns) };
         // Dropping the gate makes the abandoned child exit.
         let end = End::of(tgid).map_err(cannot_start)?;
         Ok(Gated {
             argv: argv.to_vec(),
             tgid,
             kernels_tgid: None,
-            cpu_before,
             end,
             gate: Some(gate),
             spawner: Some(spawner),
@@ -204,11 +198,6 @@ impl Gated {
             Ok(()) => Ok(()),
             Err(cause) => Err(cannot_run(Path::new(&self.argv[0]).display(), cause)),
         }
-    }
-
-    /// CPU time that the process had used at the gate.
-    pub fn cpu_before(&self) -> CpuTime {
-        self.cpu_before
     }
 
     /// Exit status, or 128 + the signal that killed it; `None` if still running. Does not wait.
@@ -273,15 +262,12 @@ pub(super) fn own_cpu() -> CpuTime {
     CpuTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }
 
-/// Runs in the child before exec. Reports its PID and the CPU time used so far, which is not the program's.
+/// Runs in the child before exec, and reports its PID.
 fn wait_at_gate(mut tell: &PipeWriter, mut at_gate: &PipeReader, outer_end: RawFd) -> io::Result<()> {
     // SAFETY: closes the child's copy of iotrail's end, which the child does not use. As long as this copy is open,
     // the child would not notice that iotrail closes the gate.
     unsafe { rustix::io::close(outer_end) };
-    let used = own_cpu();
     tell.write_all(&getpid().as_raw_pid().to_ne_bytes())?;
-    tell.write_all(&used.user_ns.to_ne_bytes())?;
-    tell.write_all(&used.system_ns.to_ne_bytes())?;
     let mut opened = [0];
     match at_gate.read(&mut opened)? {
         1 => Ok(()),

@@ -39,7 +39,8 @@ static __always_inline bool traced_caller(struct cpu_slot *slot)
 		return false;
 	if (watched(task))
 		return true;
-	slot->untraced_caller = task->pid;
+	if (awaited_tgid != (__u32)task->tgid)
+		slot->untraced_caller = task->pid;
 	return false;
 }
 

@@ -36,6 +36,52 @@ int BPF_PROG(process_forked, struct task_struct *parent, struct task_struct *chi
 	return 0;
 }
 
+/* A command's times are negative until its threads' last switches are observed, which does not happen between windows. */
+static __always_inline void process_ran(__u64 *sum, __u64 ns)
+{
+	if ((__s64)ns > 0)
+		__sync_fetch_and_add(sum, ns);
+}
+
+/* The trace of a command begins at its exec: before, its process runs iotrail's code. */
+static __noinline int command_begins(struct task_struct *task)
+{
+	struct cpu_slot *slot = this_slot();
+	__u32 tgid = task->tgid;
+	__u64 now = bpf_ktime_get_ns();
+	/* The scheduler has not counted its current run yet. */
+	__u64 ran_ns = awaited_since ? awaited_ran_ns + now - awaited_since : task->se.sum_exec_runtime;
+	struct process_info info = {
+		.executed_ns = now,
+		.leader = (__u64)task,
+		.whole = 1,
+		.ran_ns = -ran_ns,
+		.user_ns = -task->utime,
+		.system_ns = -task->stime,
+	};
+
+	awaited_tgid = 0;
+	bpf_get_current_comm(info.comm, sizeof(info.comm));
+	if (bpf_map_update_elem(&followed, &tgid, &info, BPF_ANY)) {
+		slot->losses[LOSS_CHILD]++;
+		return 0;
+	}
+	if (!frozen)
+		here(task, slot);
+	if (!accounts_began_ns)
+		return 0;
+	struct thread_account *account =
+		bpf_task_storage_get(&thread_accounts, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (account) {
+		account_opens(account, task, now);
+		account->total.began.ran_ns = account->ran_ns = ran_ns;
+		/* Its counters before the first window. */
+		if (!account_span)
+			account_closes(account, task, now);
+	}
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_executes, struct task_struct *task)
 {
@@ -43,7 +89,7 @@ int BPF_PROG(process_executes, struct task_struct *task)
 	struct process_info *info = bpf_map_lookup_elem(&followed, &tgid);
 
 	if (!info)
-		return 0;
+		return awaited_tgid == tgid ? command_begins(task) : 0;
 	bpf_get_current_comm(info->comm, sizeof(info->comm));
 	info->executed_ns = bpf_ktime_get_ns();
 	/* If another thread called exec, that thread becomes the group leader. */
@@ -97,9 +143,9 @@ int BPF_PROG(process_freed, struct task_struct *task)
 	struct ended ended = { .executed_ns = info->executed_ns, .ended_ns = bpf_ktime_get_ns(), .tgid = tgid };
 	__builtin_memcpy(ended.comm, info->comm, sizeof(ended.comm));
 	if (info->whole) {
-		__sync_fetch_and_add(&gone_ran_ns, info->ran_ns);
-		__sync_fetch_and_add(&gone_user_ns, info->user_ns);
-		__sync_fetch_and_add(&gone_system_ns, info->system_ns);
+		process_ran(&gone_ran_ns, info->ran_ns);
+		process_ran(&gone_user_ns, info->user_ns);
+		process_ran(&gone_system_ns, info->system_ns);
 	}
 	bpf_map_delete_elem(&followed, &tgid);
 	__sync_fetch_and_add(&processes_gone, 1);

@@ -110,8 +110,13 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		else
 			backlog_ticks();
 	}
-	if (!out && !in)
+	if (!out && !in) {
+		if (awaited_tgid && awaited_tgid == (__u32)next->tgid) {
+			awaited_since = bpf_ktime_get_ns();
+			awaited_ran_ns = next->se.sum_exec_runtime;
+		}
 		return 0;
+	}
 	if (following && account_span) {
 		__u64 now = bpf_ktime_get_ns();
 		if (out && slot->busy_since)

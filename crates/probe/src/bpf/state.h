@@ -27,6 +27,8 @@ const volatile __u32 own_tgid = 0;
 const volatile enum loss loss_layout = 0; /* never read: exports the names to user space */
 __u32 frozen;   /* threads' state is not moved: user space reads or resets it */
 __u32 counting; /* if `following`: the traced span is open */
+__u32 awaited_tgid; /* process of a command before its exec, with which its trace begins; 0: none */
+__u64 awaited_since, awaited_ran_ns; /* its last switch-in, and its CPU time then */
 
 /* Programs with frequent events are expensive, and may be detached temporarily (watch/costly.rs). */
 __u64 costly_since; /* start of the current attachment, CLOCK_MONOTONIC; 0: attached from the start */

@@ -14,14 +14,18 @@ use iotrail_base::error::{OrFail, Result};
 
 impl Watch<'_> {
     /// Adds a process for [`Scope::Followed`]; its later children are traced too. `in_proc`: its PID in /proc; `None`
-    /// if /proc does not show the process, whose data then comes only from later events. `whole`: it has not run yet,
-    /// so its CPU time is reported at its exit.
+    /// if /proc does not show the process, whose data then comes only from later events. `whole`: the process of a
+    /// command, which is traced from its exec, and whose CPU time since then is reported at its exit.
     pub fn follow(&mut self, tgid: u32, in_proc: Option<u32>, whole: bool) -> Result<()> {
         if let Some(number) = in_proc {
             self.attach_to_library(number);
         }
         if self.aio_awaited && in_proc.is_none_or(iotrail_host::aio::has_context) {
             self.attach_awaited()?;
+        }
+        if whole && self.plan.attach.contains(&"process_executes") {
+            self.bss_mut().awaited_tgid = tgid;
+            return Ok(());
         }
         let mut info = types::process_info { whole: whole.into(), ..Default::default() };
         // It may have exited already; then its name is not needed.

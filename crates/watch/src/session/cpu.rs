@@ -26,14 +26,9 @@ pub(super) fn cpu(
 ) -> Result<Option<CpuTime>> {
     /// Number of retries: the kernel accounts for a process shortly after it has left /proc.
     const LOOKS: u32 = 40;
-    // Includes an exited command, minus the CPU time that its process used before exec.
-    let before = match watched {
-        Watched::Command(command) => Some((command.kernels_tgid(), command.cpu_before())),
-        _ => None,
-    };
     let lacks_command = |living: &BTreeSet<u32>, ended: (u64, u64)| {
-        let gone = before.as_ref().filter(|(tgid, _)| tgid.is_none_or(|tgid| !living.contains(&tgid)));
-        gone.is_some_and(|(_, before)| ended.0 + ended.1 <= before.user_ns + before.system_ns)
+        let Watched::Command(command) = watched else { return false };
+        ended == (0, 0) && command.kernels_tgid().is_none_or(|tgid| !living.contains(&tgid))
     };
     let mut looks = 0;
     let (ended, living) = loop {
@@ -54,12 +49,5 @@ pub(super) fn cpu(
     if ended.is_some_and(|ended| lacks_command(&living, ended)) {
         return Ok(None);
     }
-    let mut ended = ended.map(|(user_ns, system_ns)| CpuTime { user_ns, system_ns });
-    if let (Some((tgid, before)), Some(ended)) = (before, &mut ended)
-        && tgid.is_none_or(|tgid| !living.contains(&tgid))
-    {
-        ended.user_ns = ended.user_ns.saturating_sub(before.user_ns);
-        ended.system_ns = ended.system_ns.saturating_sub(before.system_ns);
-    }
-    Ok(processes.cpu(ended))
+    Ok(processes.cpu(ended.map(|(user_ns, system_ns)| CpuTime { user_ns, system_ns })))
 }
