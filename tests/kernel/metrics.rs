@@ -19,7 +19,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-fn scrape(at: &str) -> Result<String, Failed> {
+pub fn scrape(at: &str) -> Result<String, Failed> {
     let mut stream = TcpStream::connect(at)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;

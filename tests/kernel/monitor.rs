@@ -7,10 +7,12 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 
+use iotrail_host::clock::of_process_ns;
 use iotrail_schema::stall::{Capture, StallList};
 use libtest_mimic::{Failed, Trial};
 
 use crate::cases::build;
+use crate::metrics::scrape;
 use crate::trial;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_iotrail");
@@ -45,6 +47,7 @@ pub fn trials() -> Vec<Trial> {
     all.push(trial::test("monitor::a_full_disk_and_a_missing_directory_are_reported", full_disk));
     all.push(trial::test("monitor::the_service_manager_is_notified", notified));
     all.push(trial::test("monitor::stalls_and_metric_conditions_start_a_trace", traced));
+    all.push(trial::test("monitor::the_running_time_of_threads_that_come_and_go_is_exact", running_time));
     all
 }
 
@@ -62,6 +65,8 @@ struct Monitor {
     process: Child,
     said: BufReader<ChildStderr>,
     dir: tempfile::TempDir,
+    /// Address of the metrics; empty without.
+    metrics: String,
 }
 
 impl Monitor {
@@ -79,7 +84,11 @@ impl Monitor {
             .stderr(Stdio::piped())
             .spawn()?;
         let said = BufReader::new(process.stderr.take().ok_or("a pipe")?);
-        let mut monitor = Monitor { process, said, dir };
+        let mut monitor = Monitor { process, said, dir, metrics: String::new() };
+        if options.contains(&"--metrics") {
+            let line = monitor.hear("metrics: http://")?;
+            monitor.metrics = line.trim().trim_start_matches("metrics: http://").trim_end_matches("/metrics").into();
+        }
         monitor.hear("monitoring; ")?;
         Ok(monitor)
     }
@@ -282,6 +291,50 @@ fn killed() -> Result<(), Failed> {
         drop(program.stdin.take());
         assert!(program.wait()?.success(), "{moment}: the program continues");
     }
+    Ok(())
+}
+
+/// The program's running time by the monitor's metric and by its CPU clock, in ns, in a span in which it does not run.
+fn at_rest(monitor: &Monitor, program: &Child) -> Result<(u64, u64), Failed> {
+    let read = || -> Result<(u64, u64), Failed> {
+        let text = scrape(&monitor.metrics)?;
+        let of = |family: &str, state: &str| -> f64 {
+            let lines = text.lines().filter(|line| line.starts_with(family) && line.contains(state));
+            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        };
+        let running = of("iotrail_thread_seconds_total{", "state=\"running\"");
+        Ok((of("iotrail_samples_total", "") as u64, (running * 1e9).round() as u64))
+    };
+    loop {
+        let ran = of_process_ns(program.id()).ok_or("its clock")?;
+        let (first, _) = read()?;
+        let running = loop {
+            let (samples, running) = read()?;
+            if samples >= first + 2 {
+                break running;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        if of_process_ns(program.id()) == Some(ran) {
+            return Ok((running, ran));
+        }
+    }
+}
+
+fn running_time() -> Result<(), Failed> {
+    let mut program = program("threads")?;
+    let mut monitor = Monitor::of(&program, &["--trace", "0", "--metrics", "0"])?;
+    let (running, ran) = at_rest(&monitor, &program)?;
+    line(&mut program)?;
+    // Until its threads have run.
+    while of_process_ns(program.id()).is_some_and(|ns| ns < ran + 250_000_000) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let (running_after, ran_after) = at_rest(&monitor, &program)?;
+    assert_eq!(running_after - running, ran_after - ran);
+    drop(program.stdin.take());
+    assert!(program.wait()?.success());
+    monitor.rest()?;
     Ok(())
 }
 

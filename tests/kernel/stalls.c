@@ -56,6 +56,16 @@ static void nop(struct io_uring_sqe *sqe)
 	io_uring_prep_nop(sqe);
 }
 
+/* A thread that computes for 5 ms. */
+static void *computes(void *unused)
+{
+	struct timespec used = {0};
+
+	while (used.tv_nsec < 5000000)
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return unused;
+}
+
 static int ends[2];
 static char byte;
 
@@ -311,6 +321,11 @@ int main(int argc, char **argv)
 		waits_for_two(nop);
 		need(write(ends[1], "x", 1) == 1, "write");
 		reap();
+	} else if (!strcmp(name, "threads")) {
+		for (int i = 0; i < 50; i++) {
+			pthread_t thread;
+			need(!pthread_create(&thread, NULL, computes, NULL) && !pthread_join(thread, NULL), "a thread");
+		}
 	} else if (!strcmp(name, "timeout_unread")) {
 		waits_for_two(expiring);
 	} else {

@@ -24,13 +24,13 @@ use iotrail_host::clock;
 use iotrail_path::sleep;
 use iotrail_schema::account::Reason;
 
-const _: () = assert!(size_of::<types::snapshot_thread>() == 288);
+const _: () = assert!(size_of::<types::snapshot_thread>() == 296);
 const _: () = assert!(size_of::<types::snapshot_ring>() == 72);
 const _: () = assert!(size_of::<types::snapshot_request>() == 64);
 const _: () = assert!(size_of::<types::snapshot_depth>() == 48);
 const _: () = assert!(size_of::<types::snapshot_socket>() == 24);
 const _: () = assert!(size_of::<types::snapshot_queue>() == 48);
-const _: () = assert!(size_of::<types::snapshot_process>() == 32);
+const _: () = assert!(size_of::<types::snapshot_process>() == 40);
 const _: () = assert!(size_of::<types::survey_thread>() == 40);
 
 /// Value of `frames` if the stack was already read in the same sleep.
@@ -91,6 +91,8 @@ pub struct Thread {
     pub switches: u64,
     /// Voluntary context switches since its creation.
     pub sleeps: u64,
+    /// Time of its creation, CLOCK_MONOTONIC.
+    pub started_ns: u64,
     /// CPU time since its creation.
     pub ran_ns: u64,
     /// Time waiting for a CPU; 0 if not counted.
@@ -226,6 +228,8 @@ pub struct Process {
     pub throttled_bios: u32,
     /// Total time for which its cgroup's CPU quota throttled it, summed over CPUs.
     pub quota_ns: u64,
+    /// CPU time of its exited threads.
+    pub exited_ns: u64,
 }
 
 /// Reads the state. Each process needs one descriptor.
@@ -416,6 +420,7 @@ fn parse(mut bytes: &[u8]) -> Snapshot {
                         tcp_sockets: p.tcp_sockets,
                         throttled_bios: p.throttled_bios,
                         quota_ns: p.quota_ns,
+                        exited_ns: p.exited_ns,
                     });
                 }
             }
@@ -445,6 +450,7 @@ fn thread(t: types::snapshot_thread) -> Thread {
         is_same_sleep: t.frames == SAME_SLEEP,
         switches: t.switches,
         sleeps: t.sleeps,
+        started_ns: t.started_ns,
         ran_ns: t.ran_ns,
         runnable_ns: t.runnable_ns,
         in_iowait: t.iowait != 0,

@@ -87,7 +87,12 @@ struct mm_struct___state {
 	void *ioctx_table; /* of native aio */
 };
 
+struct signal_struct {
+	unsigned long long sum_sched_runtime;
+};
+
 struct task_struct___state {
+	struct signal_struct *signal;
 	unsigned long nivcsw;
 	unsigned long min_flt;
 	struct sched_info___state sched_info;
@@ -467,7 +472,12 @@ static __always_inline void write_process(struct walk *w, struct task_struct *ta
 {
 	struct task_struct___state *state = (void *)task;
 	struct fdtable *table = BPF_CORE_READ(state, files, fdt);
-	struct snapshot_process out = { .kind = SNAPSHOT_PROCESS, .tgid = w->tgid };
+	/* Read before the other threads, so that a thread that exits meanwhile does not count twice. */
+	struct snapshot_process out = {
+		.kind = SNAPSHOT_PROCESS,
+		.tgid = w->tgid,
+		.exited_ns = BPF_CORE_READ(state, signal, sum_sched_runtime),
+	};
 
 	w->operations[0] = operations_of(0);
 	w->operations[1] = operations_of(1);
@@ -531,6 +541,7 @@ static __noinline int write_thread(struct bpf_iter__task *ctx, __u32 reading)
 		__u64 then = BPF_CORE_READ(state, sched_info.last_arrival);
 		out.asleep_ns = then && now > then ? now - then : 0;
 	}
+	out.started_ns = task->start_time;
 	out.ran_ns = task->se.sum_exec_runtime;
 	if (bpf_core_field_exists(task->sched_info.run_delay))
 		out.runnable_ns = task->sched_info.run_delay;

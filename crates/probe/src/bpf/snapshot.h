@@ -31,6 +31,7 @@ struct snapshot_thread {
 	__u64 asleep_ns; /* since it was last switched in; 0: unknown */
 	__u64 switches;
 	__u64 sleeps; /* voluntary switches */
+	__u64 started_ns; /* CLOCK_MONOTONIC */
 	__u64 ran_ns;
 	__u64 runnable_ns; /* 0: not counted */
 	__u64 last_ring; /* the ring that it entered last */
@@ -131,6 +132,7 @@ struct snapshot_process {
 	__u32 throttled_bios; /* bios of its cgroup queued by blk-throttle */
 	__u32 pad;
 	__u64 quota_ns; /* time throttled by its cgroup's CPU quota, summed over CPUs */
+	__u64 exited_ns; /* CPU time of its exited threads */
 };
 
 /* A thread on the machine, traced or not. */

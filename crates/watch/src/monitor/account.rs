@@ -52,8 +52,9 @@ pub struct Queues {
     pub in_flight: Option<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Seen {
+    started_ns: u64,
     at_ns: u64,
     ran_ns: u64,
     runnable_ns: u64,
@@ -73,6 +74,9 @@ struct Process {
     threads: BTreeMap<u32, Seen>,
     rings: BTreeMap<u64, (u32, u32)>,
     quota_ns: Option<u64>,
+    /// CPU time of its exited threads, and of all threads since its creation; `None` before its first sample.
+    exited_ns: u64,
+    ran_ns: Option<u64>,
     in_flight: Option<u64>,
 }
 
@@ -94,13 +98,23 @@ impl Accounts {
             let sums = self.programs.entry(program.clone()).or_default();
             let kept = self.processes.entry(*tgid).or_default();
             kept.program = program;
-            let mut threads = BTreeMap::new();
+            let read = sample.processes.iter().find(|p| p.tgid == *tgid);
+            kept.exited_ns = read.map_or(kept.exited_ns, |p| p.exited_ns);
+            let (mut threads, mut ran_ns, kernel_ns) = (BTreeMap::new(), kept.exited_ns, sums.kernel_ns);
             for t in sample.threads.iter().filter(|t| t.tgid == *tgid) {
                 sums.now.threads += u64::from(!t.is_kernels);
-                let seen = kept.threads.remove(&t.tid);
+                ran_ns += t.ran_ns;
+                let seen = kept.threads.remove(&t.tid).filter(|seen| seen.started_ns == t.started_ns);
+                // A thread that the last sample lacks was created since, and its whole life counts.
+                let new = || Seen { started_ns: t.started_ns, at_ns: t.started_ns, ..Seen::default() };
+                let seen = seen.or_else(|| kept.ran_ns.map(|_| new()));
                 threads.insert(t.tid, sums.charge(t, seen.as_ref(), sample.at_ns, sleeps));
             }
             kept.threads = threads;
+            // Includes threads that exited since the last sample. A thread that exits during a sample may be missing until the next.
+            let before = kept.ran_ns.unwrap_or(ran_ns);
+            sums.running_ns += ran_ns.saturating_sub(before).saturating_sub(sums.kernel_ns - kernel_ns);
+            kept.ran_ns = Some(ran_ns.max(before));
             let mut rings = BTreeMap::new();
             let mut in_flight = None;
             for r in sample.rings.iter().filter(|r| r.tgid == *tgid) {
@@ -122,7 +136,7 @@ impl Accounts {
             if let Some(n) = kept.in_flight {
                 sums.now.in_flight = Some(sums.now.in_flight.unwrap_or(0) + n);
             }
-            if let Some(p) = sample.processes.iter().find(|p| p.tgid == *tgid) {
+            if let Some(p) = read {
                 sums.quota_ns += p.quota_ns.saturating_sub(kept.quota_ns.unwrap_or(p.quota_ns));
                 kept.quota_ns = Some(p.quota_ns);
             }
@@ -148,7 +162,7 @@ impl Accounts {
 }
 
 impl Sums {
-    /// Attributes a thread's time since its last sample.
+    /// Attributes a thread's time since its last sample, except its running time.
     fn charge(&mut self, t: &Thread, seen: Option<&Seen>, at_ns: u64, sleeps: &Sleeps) -> Seen {
         let reason = sleeps.get(&t.tid).filter(|_| t.asleep).and_then(|s| s.reason.clone());
         let mut rest_ns = 0;
@@ -158,11 +172,10 @@ impl Sums {
                 self.kernel_ns += ran;
             } else {
                 let runnable = t.runnable_ns.saturating_sub(seen.runnable_ns);
-                self.running_ns += ran;
                 self.runnable_ns += runnable;
                 // The kernel adds a wait for the CPU to its counter when the wait ends, and running time at the tick. Until
                 // then the rest of a thread that did not sleep is not blocked time.
-                rest_ns = seen.rest_ns + (at_ns - seen.at_ns) as i64 - (ran + runnable) as i64;
+                rest_ns = seen.rest_ns + at_ns.saturating_sub(seen.at_ns) as i64 - (ran + runnable) as i64;
                 let has_slept = t.asleep || seen.asleep || t.sleeps != seen.sleeps;
                 let blocked = if has_slept { rest_ns.max(0) as u64 } else { 0 };
                 rest_ns -= blocked as i64;
@@ -178,8 +191,8 @@ impl Sums {
         }
         let (ran_ns, runnable_ns) = (t.ran_ns, t.runnable_ns);
         let is_in_enter = waits_in_enter(t, reason.as_ref());
-        let (asleep, sleeps) = (t.asleep, t.sleeps);
-        Seen { at_ns, ran_ns, runnable_ns, asleep, sleeps, rest_ns, reason, is_in_iowait: t.in_iowait, is_in_enter }
+        let (started_ns, asleep, sleeps, is_in_iowait) = (t.started_ns, t.asleep, t.sleeps, t.in_iowait);
+        Seen { started_ns, at_ns, ran_ns, runnable_ns, asleep, sleeps, rest_ns, reason, is_in_iowait, is_in_enter }
     }
 }
 
@@ -192,7 +205,7 @@ fn waits_in_enter(t: &Thread, reason: Option<&Reason>) -> bool {
 mod tests {
     use super::super::triggers::Sleep;
     use super::*;
-    use iotrail_probe::snapshot::Ring;
+    use iotrail_probe::snapshot::{Process, Ring};
 
     const MS: u64 = 1_000_000;
 
@@ -216,6 +229,33 @@ mod tests {
         assert_eq!((sums.running_ns, sums.runnable_ns), (20 * MS, 10 * MS));
         assert_eq!(sums.blocked_ns, BTreeMap::from([(None, 70 * MS), (Some(Reason::Writeback), 100 * MS)]));
         assert_eq!((sums.posted, sums.now.unreaped, sums.now.rings, sums.now.in_flight), (10, 2, 1, None));
+    }
+
+    #[test]
+    fn the_life_of_a_thread_that_comes_and_goes_is_attributed() {
+        let known = BTreeMap::from([(7, StalledProcess { tgid: 7, comm: "db".into(), cgroup: None })]);
+        let mut accounts = Accounts::default();
+        let mut take = |at_ms: u64, exited_ms: u64, threads: Vec<Thread>| {
+            let read = Process { tgid: 7, exited_ns: exited_ms * MS, ..Process::default() };
+            let sample = Snapshot { at_ns: at_ms * MS, threads, processes: vec![read], ..Snapshot::default() };
+            accounts.take(&sample, &Sleeps::default(), &known);
+            let sums = &accounts.programs()[&("db".to_owned(), String::new())];
+            [sums.running_ns, sums.runnable_ns, sums.blocked_ns.values().sum(), sums.kernel_ns].map(|ns| ns / MS)
+        };
+        let new = |tid, started_ms: u64, ran_ms, runnable_ms: u64| Thread {
+            started_ns: started_ms * MS,
+            runnable_ns: runnable_ms * MS,
+            ..thread(tid, ran_ms, true)
+        };
+        assert_eq!(take(100, 500, vec![thread(7, 90, true)]), [0, 0, 0, 0], "its time before the monitor");
+        // Created at 120: ran for 10 ms, waited for 2 ms, and sleeps.
+        assert_eq!(take(150, 500, vec![thread(7, 90, true), new(8, 120, 10, 2)]), [10, 2, 50 + 18, 0]);
+        // It ran for 5 ms more and exited. A thread that no sample finds ran for 3 ms. Another one has the same ID.
+        assert_eq!(take(200, 518, vec![thread(7, 90, true), new(8, 190, 4, 0)]), [10 + 5 + 3 + 4, 2, 68 + 50 + 6, 0]);
+        // It exits while the sample is read, after the process's total.
+        assert_eq!(take(210, 518, vec![thread(7, 90, true)]), [22, 2, 134, 0]);
+        let worker = Thread { is_kernels: true, ..new(9, 212, 6, 0) };
+        assert_eq!(take(220, 523, vec![thread(7, 90, true), worker]), [23, 2, 144, 6]);
     }
 
     #[test]

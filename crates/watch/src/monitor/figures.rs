@@ -112,7 +112,7 @@ pub fn families(own: &Own, accounts: &Accounts, keeper: &Keeper) -> Vec<Family> 
         };
         time.extend(sums.blocked_ns.iter().map(blocked));
     }
-    let help = "Time of the threads. Running and runnable are exact; samples divide blocked time by its reason.";
+    let help = "Time of the threads. Running is exact; samples divide blocked time by its reason.";
     family("thread_seconds", Counter, help, time);
     let help = "Blocked time of threads in which their CPU counted as iowait, by samples.";
     family("iowait_seconds", Counter, help, each(&|s| Some(Value::Nanoseconds(s.iowait_ns))));
