@@ -64,6 +64,14 @@ pub const SCENARIOS: &[Scenario] = &[
         run: zero_copy,
     },
     Scenario {
+        name: "zero_copy_refused",
+        about: "SENDMSG_ZC of an invalid message: each fails in its preparation, and its notification follows",
+        finding: Some("bad_buffers"),
+        allowed: &[],
+        count: 1_000,
+        run: zero_copy_refused,
+    },
+    Scenario {
         name: "buffers_exhausted",
         about: "12 messages for 8 provided buffers, again and again: every third recv ends with ENOBUFS",
         finding: Some("buffers_exhausted"),
@@ -287,6 +295,24 @@ fn zero_copy(run: &mut Run) -> Result<()> {
         let sent = ring.wait(1)?;
         receiver.read_exact(&mut received)?;
         ring.wait(2 - sent)
+    })?;
+    run.finish(ring);
+    let sent = u64::from(run.count);
+    run.report.exactly("inline", sent);
+    run.report.exactly("enter", sent);
+    Ok(())
+}
+
+fn zero_copy_refused(run: &mut Run) -> Result<()> {
+    run.pin_if_asked()?;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("listening on the loopback device")?;
+    let sender = TcpStream::connect(listener.local_addr()?)?;
+    let mut ring = Ring::open(1, &DEFER)?;
+    run.start()?;
+    groups(run.count, 1, |_| {
+        ring.push(opcode::SendMsgZc::new(types::Fd(sender.as_raw_fd()), std::ptr::null()).build(), 0);
+        ring.submit()?;
+        ring.wait(2)
     })?;
     run.finish(ring);
     let sent = u64::from(run.count);

@@ -338,6 +338,7 @@ fn name(code: u8) -> &'static str {
         opcode::Recv::CODE => "recv",
         opcode::Splice::CODE => "splice",
         opcode::SendZc::CODE => "send_zc",
+        opcode::SendMsgZc::CODE => "sendmsg_zc",
         opcode::ProvideBuffers::CODE => "provide_buffers",
         250 => "invalid",
         _ => panic!("opcode {code} has no name here"),

@@ -348,6 +348,9 @@ static __always_inline int follow_refused_(void *entry, struct io_kiocb *req, in
 	op->requests++;
 	if (error == -EACCES)
 		count_denied(ring, opcode);
+	/* Its preparation had allocated the notification, which follows. */
+	if (is_zero_copy_send(opcode))
+		many_begins(req, ring);
 	slot->submitted++;
 	slot->chosen_whole++;
 	refused_batch(req->ctx, ring);

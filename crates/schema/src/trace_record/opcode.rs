@@ -125,7 +125,7 @@ impl OpcodeRecord {
 /// IORING_REGISTER_SEND_MSG_RING has none, so its message is the operation.
 pub fn operations(completions: u64, opcodes: &[OpcodeRecord]) -> u64 {
     let sum = |of: fn(&OpcodeRecord) -> u64| opcodes.iter().map(of).sum::<u64>();
-    let without_request = sum(|o| if o.opcode == UNKNOWN { o.completions } else { o.messages });
+    let without_request = sum(|o| if o.opcode == UNKNOWN { o.outcomes() } else { o.messages });
     let sent = sum(|o| if o.opcode == "msg_ring" { o.outcomes() - o.messages } else { 0 });
     let extra = sum(|o| o.notifications) + without_request.min(sent);
     completions.saturating_sub(extra) + sum(OpcodeRecord::silent)
@@ -158,6 +158,8 @@ mod tests {
     fn each_result_of_a_program_counts_as_one_operation() {
         let zero_copy = OpcodeRecord { more: 6400, notifications: 6400, ..of("send_zc", 6400, 12_800) };
         assert_eq!(operations(12_800, &[zero_copy]), 6400);
+        let of_before = OpcodeRecord { notifications: 500, ..of("unknown", 0, 500) };
+        assert_eq!(operations(1000, &[of("msg_ring", 500, 500), of_before]), 500, "notifications of earlier sends");
         let messages = [of("msg_ring", 500, 500), of("unknown", 0, 500)];
         assert_eq!(operations(1000, &messages), 500);
         let named = OpcodeRecord { messages: 500, ..of("msg_ring", 500, 1000) };

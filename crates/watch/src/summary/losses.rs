@@ -39,10 +39,17 @@ pub(super) fn doubts(observed: &Observed, requests: u64, seen: &[&SeenRing]) -> 
     if !sees_receives_in_place(&observed.programs) {
         let of_rings =
             observed.rings.iter().flat_map(|r| &r.opcodes).chain(observed.others.iter().flat_map(|o| &o.opcodes));
-        let requests = of_rings.filter(|o| o.opcode == RECV_ZC).map(|o| o.requests).sum();
+        let requests = of_rings.filter(|o| o.opcode == RECV_ZC).map(begun).sum();
         warnings.extend(doubt::zero_copy_received(requests));
     }
     warnings
+}
+
+/// Requests without the ones that failed before they could receive.
+fn begun(of: &OpcodeCounts) -> u64 {
+    let failed = |errno: i32| [libc::EINVAL, libc::EBADF, libc::ENOTSOCK].contains(&errno);
+    let failed = of.errnos.iter().filter(|(errno, _)| failed(*errno)).map(|(_, count)| count).sum();
+    of.requests.saturating_sub(failed)
 }
 
 fn nothing_seen(observed: &Observed, seen: &[&SeenRing]) -> Warning {
@@ -61,4 +68,16 @@ fn results_unseen(observed: &Observed) -> Option<Warning> {
     let reaped = observed.contexts.iter().flat_map(|c| &c.opcodes);
     let reaped = reaped.chain(other_contexts().flat_map(|o| &o.opcodes)).map(|o| o.completions).sum();
     doubt::results_unseen(ended, reaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zero_copy_receive_that_fails_at_once_lacks_no_data() {
+        let errnos = vec![(libc::EINVAL, 4), (libc::ECONNRESET, 1)];
+        let of = OpcodeCounts { opcode: RECV_ZC.into(), requests: 6, errnos, ..OpcodeCounts::default() };
+        assert_eq!(begun(&of), 2);
+    }
 }
