@@ -87,12 +87,12 @@ pub struct SeenRing {
     pub napi: Option<NapiRecord>,
 }
 
-impl SeenRing {
-    /// Time for which the ring's thread worked during the trace until the last sample.
-    pub fn work_ns(&self) -> Option<u64> {
-        let before = if self.found { self.first_work_ns? } else { 0 };
-        self.last_work_ns?.checked_sub(before)
-    }
+/// Time for which the SQPOLL thread of these rings worked during the trace until the last sample.
+pub fn work_ns(rings: &[&SeenRing]) -> Option<u64> {
+    let found: Vec<u64> =
+        rings.iter().filter(|ring| ring.found).map(|ring| ring.first_work_ns).collect::<Option<_>>()?;
+    let before = found.into_iter().min().unwrap_or(0);
+    rings.iter().filter_map(|ring| ring.last_work_ns).max()?.checked_sub(before)
 }
 
 /// All sampled rings by process and inode; the rings of exited processes in order of exit; and the rings older than the

@@ -80,14 +80,14 @@ fn several_descriptors_of_one_ring_are_counted_as_one() {
     seen.take(7, 9, true, FdInfo { sq_thread: None, ..at(10, None) });
     let ring = seen.all()[0];
     assert_eq!((seen.all().len(), ring.fds.iter().copied().collect::<Vec<_>>()), (1, vec![3, 9]));
-    assert_eq!((ring.posted, ring.work_ns(), ring.sq_thread), (15, Some(150), Some(5165)));
+    assert_eq!((ring.posted, work_ns(&[ring]), ring.sq_thread), (15, Some(150), Some(5165)));
     // Created during the trace, so that all its completions count. The other ring's process has exited since the
     // sample.
     seen.take(8, 3, false, FdInfo { inode: Some(354_937), ..at(77, Some(100)) });
     seen.ended(7);
     assert_eq!(seen.all().iter().map(|ring| ring.is_read).collect::<Vec<_>>(), [false, true]);
     assert_eq!(seen.posted(), (92, false));
-    assert_eq!((seen.all()[1].posted, seen.all()[1].work_ns()), (77, Some(100)));
+    assert_eq!((seen.all()[1].posted, work_ns(&seen.all()[1..2])), (77, Some(100)));
 }
 
 #[test]

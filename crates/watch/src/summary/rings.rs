@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::batches::{enter_batches, enter_calls};
 use super::part::{Part, named};
 use super::seen::ProcView;
-use crate::rings::{SQPOLL, SeenRing};
+use crate::rings::{SQPOLL, SeenRing, work_ns};
 use iotrail_probe::rings::{OpcodeCounts, RegisterCounts, RingCounts};
 use iotrail_schema::setup_flag;
 use iotrail_schema::trace_record::{EnterWaits, RegisterCalls, RingRecord, SqpollRecord};
@@ -88,12 +88,18 @@ pub(super) fn sqpoll(
     // precedence.
     let tid = by_trails.or(found.and_then(|ring| ring.sq_thread))?;
     let thread = (seen.sq_thread)(counts.tgid, tid);
+    // Each ring of the thread shows its values.
+    let is_of_thread = |ring: &&&SeenRing| ring.tgid == counts.tgid && ring.sq_thread == Some(tid);
+    let mut shown: Vec<&SeenRing> = seen.rings.iter().filter(is_of_thread).copied().collect();
+    if shown.is_empty() {
+        shown.extend(found);
+    }
     Some(SqpollRecord {
         tid,
-        cpu: found.and_then(|ring| ring.sq_cpu),
+        cpu: shown.iter().max_by_key(|ring| ring.last_work_ns).and_then(|ring| ring.sq_cpu),
         elapsed_ns: thread.map(|t| t.elapsed_ns).filter(|ns| *ns > 0),
         cpu_ns: thread.and_then(|t| t.cpu_ns),
-        work_ns: found.and_then(SeenRing::work_ns),
+        work_ns: work_ns(&shown),
         wakeups: thread.and_then(|t| t.sleeps),
         requests: counts.opcodes.iter().map(|o| o.requests).sum(),
         shared_with: vec![],

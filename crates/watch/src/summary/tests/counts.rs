@@ -75,7 +75,7 @@ fn a_ring_includes_the_values_of_its_sqpoll_thread() {
         requests: 40,
         shared_with: vec![],
     };
-    let r = record(1, [trail(0)], observed(vec![polled.clone()], vec![]), &[seen]);
+    let r = record(1, [trail(0)], observed(vec![polled.clone()], vec![]), std::slice::from_ref(&seen));
     assert_eq!((&r.rings[0].fds, &r.rings[0].sqpoll), (&vec![3, 5], &Some(expected.clone())));
     assert_eq!(r.rings[0].flags, ["sqpoll"]);
     // The traced request shows the thread; /proc shows nothing about the ring.
@@ -83,9 +83,12 @@ fn a_ring_includes_the_values_of_its_sqpoll_thread() {
     assert_eq!(r.rings[0].sqpoll, Some(SqpollRecord { cpu: None, work_ns: None, ..expected }));
     // A second ring with the same thread (IORING_SETUP_ATTACH_WQ).
     let both = vec![polled.clone(), RingCounts { ring: 1, ..polled.clone() }];
-    let r = record(1, [trail(0), RequestTrace { ring: Some(1), ..trail(0) }], observed(both, vec![]), &[]);
-    let shared: Vec<_> = r.rings.iter().map(|r| r.sqpoll.as_ref().unwrap().shared_with.clone()).collect();
-    assert_eq!(shared, [[1], [0]]);
+    let attached = SeenRing { posted: 900, first_work_ns: Some(300), last_work_ns: Some(500), ..seen.clone() };
+    let trails = [trail(0), RequestTrace { ring: Some(1), ..trail(0) }];
+    let r = record(1, trails, observed(both, vec![]), &[seen, attached]);
+    let shared = r.rings.iter().map(|r| r.sqpoll.as_ref().unwrap());
+    let shared: Vec<_> = shared.map(|s| (s.shared_with.clone(), s.cpu, s.work_ns)).collect();
+    assert_eq!(shared, [(vec![1], Some(1), Some(500)), (vec![0], Some(1), Some(500))]);
     let r = record(1, [], observed(vec![polled], vec![]), &[]);
     assert_eq!((&r.rings[0].fds, &r.rings[0].sqpoll), (&vec![], &None));
 }
