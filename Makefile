@@ -13,7 +13,7 @@ test lab-test fleet-test: PROFILE = checked
 
 # For lab-test: kernels (`iotrail lab kernels`), and the tests that are meaningful in a guest.
 LAB_KERNELS = 6.1 6.12 newest
-LAB_TESTS = order:: vehicles:: functions:: ground:: reaping:: threads:: nvme:: nvme::iopoll_on_a_drive_without_poll_queues
+LAB_TESTS = order:: vehicles:: functions:: ground:: reaping:: threads:: net::zero_copy_receives nvme:: nvme::iopoll_on_a_drive_without_poll_queues
 
 .PHONY: run build deps test quick arm64 arm64-tools arm64-units lab-test fleet-test peers-test interop lint prose deny bench install install-files deb deb-test clean
 

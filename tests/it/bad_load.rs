@@ -118,6 +118,14 @@ const REFUSED: &[(&str, &str)] = &[
         "--file f --batch 4 --min-wait 1us --wait peek",
         "--min-wait has no effect with --wait peek: no wait in the kernel may end with fewer completions; omit one of them",
     ),
+    (
+        "--file f --no-iowait --wait peek",
+        "--no-iowait has no effect with --wait peek: no wait sleeps in the kernel; omit one of them",
+    ),
+    (
+        "--file f --register wait --ring iopoll",
+        "--register wait has no effect with ring flag iopoll: no wait sleeps in the kernel; omit one of them",
+    ),
     ("--file f --ring cqsize", "ring flag cqsize needs a value; use cqsize=N, for example cqsize=4096"),
     ("--file f --ring cqsize=", "cqsize= is not a number of entries; use cqsize=N, for example cqsize=4096"),
     ("--file f --ring cqsize=x", "cqsize=x is not a number of entries; use cqsize=N, for example cqsize=4096"),
@@ -176,7 +184,7 @@ const REFUSED: &[(&str, &str)] = &[
         "--file f --engine nvme_user --ring coop_taskrun",
         "--ring needs io_uring; --engine nvme_user has no ring; omit it, or use --engine io_uring",
     ),
-    ("--file f --register file", "cannot register 'file'; use files, buffers or ring"),
+    ("--file f --register file", "cannot register 'file'; use files, buffers, ring or wait"),
     ("--rw nop --register files", "--register files: no-ops use no file; omit files"),
     (
         "--rw nop --register buffers --depth 16385",

@@ -56,7 +56,7 @@ fn commands() -> End {
 
 fn options() -> End {
     let of_bench = "--allow-write --batch --bs --buffered --commit --count --cpus --depth --direct --engine --file --flamegraph \
-                    --folded --follow --force --force-async --full --help --jobs --json --min-wait --neighbour --profile --profile-by \
+                    --folded --follow --force --force-async --full --help --jobs --json --min-wait --neighbour --no-iowait --profile --profile-by \
                     --profile-hz --rate --reaper --register --repeats --ring --runtime --rw --scratch --seed --size \
                     --sq-cpu --sq-idle --stacks --store --think --trace --verify --wait --warmup";
     for (command, expected) in [
@@ -94,13 +94,13 @@ fn options() -> End {
         (
             "advise",
             "--allow-write --batch --bs --budget --buffered --check --cleanup --commit --constraint --count --cpus --depth --direct --engine --file \
-                   --force-async --full --help --host-settings --jobs --json --map --metric --min-wait --neighbour --objective --plan --prepare --rate --ready --reaper --register \
+                   --force-async --full --help --host-settings --jobs --json --map --metric --min-wait --neighbour --no-iowait --objective --plan --prepare --rate --ready --reaper --register \
                    --replay --resume --ring --runtime --rw --save --scratch --seed --server --size --sq-cpu --sq-idle --store --think --verify --wait --warmup",
         ),
         (
             "advise net",
             "--accept --between --budget --buffer-size --buffers --burst --check --connections --constraint --count --engine --full --give-up --help \
-                   --idle-connections --json --min-wait --napi --objective --plan --rate --receive --reconnect --reconnect-after --register --request --response \
+                   --idle-connections --json --min-wait --napi --no-iowait --objective --plan --rate --receive --reconnect --reconnect-after --register --request --response \
                    --resume --ring --runtime --save --sender-cpus --sender-threads --server-cpus --server-threads --sq-cpu --sq-idle --store \
                    --trigger --wait-for --wait-timeout --warmup --window --zero-copy",
         ),
@@ -112,7 +112,7 @@ fn options() -> End {
         ("stalls", "--dir --full --help --json --store"),
         (
             "net serve",
-            "--accept --buffer-size --buffers --control --duration --engine --follow --help --json --min-wait --napi --receive --register --ring \
+            "--accept --buffer-size --buffers --control --duration --engine --follow --help --json --min-wait --napi --no-iowait --receive --register --ring \
                    --server-cpus --server-threads --sq-cpu --sq-idle --trace --trigger --wait-for --wait-timeout --zero-copy",
         ),
         (
@@ -123,7 +123,7 @@ fn options() -> End {
         (
             "net bench",
             "--accept --attach --between --buffer-size --buffers --burst --check --connections --constraint --count --detach --engine --follow \
-                   --full --give-up --help --idle-connections --json --lost-after --min-wait --napi --nodes --plan --quick --rate --receive --reconnect \
+                   --full --give-up --help --idle-connections --json --lost-after --min-wait --napi --no-iowait --nodes --plan --quick --rate --receive --reconnect \
                    --reconnect-after --register --repeats --request --response --ring --runtime --sbatch --seed --sender-cpus --sender-threads \
                    --server-address --server-cpus --server-threads --shared --ship --slurm --sq-cpu --sq-idle --store --trace --trigger --wait-for \
                    --wait-timeout --warmup --window --zero-copy",

@@ -13,7 +13,7 @@ const FIELDS: &str = "
     schema string, version string, started_unix_s number, elapsed_ns number, ios number, bytes number, errors number,
     short_ios number, iops number, load object, load.engine string, load.ring.requested list, load.ring.granted list,
     load.sq_cpu number?, load.sq_idle_ms number?, load.register list, load.force_async bool, load.rw string, load.commit string, load.bs number,
-    load.depth number, load.batch number, load.jobs number, load.cpus_requested string?, load.cpus list, load.wait string, load.min_wait_ns number?,
+    load.depth number, load.batch number, load.jobs number, load.cpus_requested string?, load.cpus list, load.wait string, load.min_wait_ns number?, load.no_iowait bool,
     load.reaper string, load.think_ns number, load.scratch string, load.neighbour string, load.file string?,
     load.size number?, load.direct bool, load.runtime_ns number?, load.count number?, load.warmup_ns number, load.rate number?,
     load.verify bool, load.seed number, load.trace string, latency_ns.count number, latency_ns.mean number, latency_ns.min number,

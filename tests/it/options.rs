@@ -166,6 +166,9 @@ fn values() -> End {
         ("--trace off", "trace", json!("off")),
         ("--wait peek", "wait", json!("peek")),
         ("--min-wait 50us --batch 4", "min_wait_ns", json!(50_000)),
+        ("--no-iowait", "no_iowait", json!(true)),
+        ("--register wait", "register", json!(["wait"])),
+        ("--register wait,ring --min-wait 50us --batch 4", "min_wait_ns", json!(50_000)),
     ] {
         // --trace off is already specified and must not be repeated.
         let options = options.replace("--trace off", "");

@@ -12,9 +12,10 @@ use crate::trial;
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 3] = [
+    let tests: [(&str, Test); 4] = [
         ("delivery_paths_add_up_to_the_servers_completion_count", vehicles),
         ("counts_stay_exact_while_all_requests_are_traced", followed),
+        ("zero_copy_receives_are_counted_or_refused", received_in_place),
         ("an_epoll_server_has_interrupts_and_switches_but_no_completions", epoll),
     ];
     tests.into_iter().map(|(name, test)| trial::test(format!("net::{name}"), test)).collect()
@@ -123,6 +124,25 @@ fn followed() -> Result<(), Failed> {
     // Receives in flight at the start of the span were not selected for tracing.
     assert!(followed.completions + 8 >= record.total.counts.completions, "{followed:?}");
     assert!(m.vehicles.iter().any(|v| v.delay_ns.is_some()), "receives wait to be ready: {:?}", m.vehicles);
+    Ok(())
+}
+
+/// 64 pages for 5,000 requests: each page is returned and used again.
+fn received_in_place() -> Result<(), Failed> {
+    let with = "--receive zcrx --ring defer_taskrun,single_issuer --server-threads 1 --buffers 64";
+    let release = iotrail_host::kernel::release().ok_or("no release")?;
+    let mut numbers = release.split(['.', '-']).map_while(|n| n.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) < (Some(7), Some(1)) {
+        let out = Server::command("127.0.0.1:0", "127.0.0.1:0", with).output()?;
+        let said = String::from_utf8_lossy(&out.stderr);
+        let refusal = "iotrail: cannot register a zero-copy receive queue without a network device (requires Linux 7.1";
+        assert!(said.starts_with(refusal) && said.ends_with("; use --receive multishot\n"), "{said}");
+        return Ok(());
+    }
+    let server = Server::start(with);
+    let (m, record) = server.load("--count 5000 --connections 8");
+    exact(&m, &record, with);
+    assert!(record.total.counts.receives >= 5000 / 8, "{record:?}");
     Ok(())
 }
 

@@ -84,6 +84,7 @@ fn storage(l: &LoadRecord) -> Line {
         .given("cpus", l.cpus_requested.as_deref(), "")
         .option("wait", &l.wait)
         .given("min-wait", l.min_wait_ns.map(|ns| format!("{}us", ns / 1000)), "")
+        .flag("no-iowait", l.no_iowait)
         .given("reaper", Some(&l.reaper), "same")
         .given("think", Some(l.think_ns), "0")
         .given("scratch", Some(&l.scratch), "none")
@@ -134,6 +135,7 @@ fn network(l: &LoadRecord, net: &NetRecord) -> Option<Line> {
     // A server that waits for a single item needs no timeout.
     let timeout = server.options.get("wait-timeout_ns").and_then(Value::as_u64);
     line.given("wait-timeout", timeout.map(|ns| format!("{ns}ns")), "");
+    line.flag("no-iowait", server.options.get("no-iowait").and_then(Value::as_bool) == Some(true));
     let a = &net.asked;
     line.option("connections", a.connections)
         .option("window", a.window)

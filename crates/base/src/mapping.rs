@@ -35,6 +35,14 @@ impl Mapping {
         Self::at(base?.cast(), bytes)
     }
 
+    /// The memory of an io_uring, mapped into this process.
+    pub fn of_ring(ring: impl AsFd, offset: u64, bytes: usize) -> io::Result<Self> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+        // SAFETY: as above.
+        let base = unsafe { mm::mmap(ptr::null_mut(), bytes, access, flags, ring, offset) };
+        Self::at(base?.cast(), bytes)
+    }
+
     fn at(base: *mut u8, bytes: usize) -> io::Result<Self> {
         let base = NonNull::new(base).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(Self { base, bytes })

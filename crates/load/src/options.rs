@@ -140,7 +140,7 @@ pub struct LoadOptions {
     #[arg(long, value_name = "MS")]
     pub sq_idle: Option<u32>,
 
-    /// Register these with the ring: files, buffers, ring
+    /// Register these with the ring: files, buffers, ring, wait (arguments of waits, Linux 6.13)
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub register: String,
 
@@ -183,6 +183,10 @@ pub struct LoadOptions {
     /// Wait this long for a full batch of completions, then for at least one (min_wait_usec, Linux 6.12)
     #[arg(long, value_name = "TIME")]
     pub min_wait: Option<Span>,
+
+    /// Do not count waits for completions as iowait (IORING_ENTER_NO_IOWAIT, Linux 6.15)
+    #[arg(long)]
+    pub no_iowait: bool,
 
     /// Reap on the submitting thread (same) or another one (thread, thread:CPU, thread:irq, thread:non-irq)
     #[arg(long, value_name = "WHO", default_value = "same")]

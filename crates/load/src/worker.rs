@@ -82,7 +82,7 @@ impl Drive for Start<'_, '_> {
         };
         let seed = seed_of(shared, job);
         let pattern = Pattern::new(spec.rw, region, u64::from(spec.block_bytes), seed);
-        let mut feeder = Feeder::new(pattern, spec.batch, memory, slots).partial(spec.ring.min_wait_us > 0);
+        let mut feeder = Feeder::new(pattern, spec.batch, memory, slots).partial(spec.ring.waits.min_us > 0);
         if spec.verify {
             feeder = feeder.verify(region, seed);
         }
@@ -310,7 +310,7 @@ impl<S: Submitter, R: Reaper> Same<'_, '_, S, R> {
             _ if self.shared.spec.commit.is_of_batch() => in_kernel,
             _ if !self.found.is_empty() || !self.feeder.batch.is_empty() => 0,
             Wait::Block if ending || self.feeder.exhausted() => in_kernel.min(self.shared.spec.batch),
-            Wait::Block if self.shared.spec.ring.min_wait_us > 0 && due.is_some() => {
+            Wait::Block if self.shared.spec.ring.waits.min_us > 0 && due.is_some() => {
                 in_kernel.min(self.shared.spec.batch)
             }
             _ if ending || self.feeder.exhausted() || due.is_some() => 1,

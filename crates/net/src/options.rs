@@ -42,6 +42,8 @@ pub enum Receive {
     Multishot,
     /// Like multishot, but one completion may fill several buffers (6.10).
     Bundle,
+    /// One zero-copy request for all receives, without a network device: the kernel copies (7.1).
+    Zcrx,
 }
 
 /// How io_uring accepts.
@@ -121,7 +123,8 @@ pub struct ServerOptions {
     #[arg(long, value_name = "MS")]
     pub sq_idle: Option<u32>,
 
-    /// Register these with the ring: files (accepted connections are direct descriptors), ring
+    /// Register these with the ring: files (accepted connections are direct descriptors), ring, wait (arguments of waits,
+    /// Linux 6.13)
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub register: String,
 
@@ -160,6 +163,10 @@ pub struct ServerOptions {
     /// Wait this long for all completions of --wait-for; after that, the first one ends the wait (io_uring 6.12)
     #[arg(long, value_name = "TIME")]
     pub min_wait: Option<Span>,
+
+    /// Do not count waits for completions as iowait (io_uring 6.15)
+    #[arg(long)]
+    pub no_iowait: bool,
 }
 
 /// The sender's side.

@@ -123,7 +123,7 @@ pub(crate) const FUNCTIONS: &[Program] = &[
         kprobe: "received_in_place_kprobe",
         functions: &["io_zcrx_queue_cqe"],
         unless: None,
-        role: Role::Follow,
+        role: Role::Counts,
         instead_of: &[],
         purpose: "data of zero-copy receives",
         lost: "completions and bytes of zero-copy receives",

@@ -71,6 +71,7 @@ pub fn measurement() -> Measurement {
             cpus: vec![0],
             wait: "peek".into(),
             min_wait_ns: None,
+            no_iowait: false,
             reaper: "same".into(),
             think_ns: 0,
             scratch: "none".into(),

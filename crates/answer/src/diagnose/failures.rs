@@ -6,7 +6,7 @@ use crate::delivered::has;
 use iotrail_base::words::{bytes, count, list, percent, plural, span};
 use iotrail_schema::account::Role;
 use iotrail_schema::finding::{Finding, Severity};
-use iotrail_schema::opcode::{MAYBE_INDEXED, READS, SOCKET, SPLICES, STORES, SYNCS, WRITES, is};
+use iotrail_schema::opcode::{MAYBE_INDEXED, READS, RECV_ZC, SOCKET, SPLICES, STORES, SYNCS, WRITES, is};
 use iotrail_schema::trace_record::{FileRecord, OpcodeRecord, RingRecord, TraceRecord};
 
 /// Minimum share of requests at which failures without data loss distort the measurement.
@@ -126,6 +126,11 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
             "raise RLIMIT_NOFILE (`ulimit -n`), or close descriptors",
         ),
         "ENFILE" => ("the system has reached fs.file-max open files", "raise fs.file-max"),
+        "ENOMEM" if opcode == RECV_ZC => (
+            "the area of the zero-copy receive queue had no free page for the data",
+            "return pages through the refill queue sooner, and without a device flush it (ZCRX_CTRL_FLUSH_RQ) before the area is used up; or \
+             register a larger area, or add one (ZCRX_CTRL_ADD_AREA)",
+        ),
         "ENOMEM" | "ENOBUFS" => (
             "the request reached a memory limit: RLIMIT_MEMLOCK (pinned or zero-copy buffers), the cgroup's memory.max, or the socket memory limit",
             "raise RLIMIT_MEMLOCK or memory.max, or keep fewer requests in flight",

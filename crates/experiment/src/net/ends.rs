@@ -169,8 +169,12 @@ impl Server {
         words.extend(follow.map(|n| format!("--follow={n}")));
         let names = names_of::<ServerOptions>();
         for (name, value) in options.iter().filter(|(name, _)| names.contains(name)) {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            words.push(format!("--{name}={text}"));
+            match value {
+                Value::Bool(false) => {}
+                Value::Bool(true) => words.push(format!("--{name}")),
+                Value::String(text) => words.push(format!("--{name}={text}")),
+                other => words.push(format!("--{name}={other}")),
+            }
         }
         let mut command = way.command(&words).map_err(cannot)?;
         command.env(variable.0, variable.1);

@@ -7,8 +7,12 @@ impl LoadSpec {
     /// `granted`: the ring flags that the kernel returned.
     pub fn record(&self, granted: &[String]) -> LoadRecord {
         let ring = &self.ring;
-        let registered =
-            [("files", ring.register_files), ("buffers", ring.register_buffers), ("ring", ring.register_ring)];
+        let registered = [
+            ("files", ring.register_files),
+            ("buffers", ring.register_buffers),
+            ("ring", ring.register_ring),
+            ("wait", ring.waits.registered),
+        ];
         LoadRecord {
             engine: self.engine.engine().name.into(),
             ring: Ring { requested: ring.setup.names(), granted: granted.to_vec() },
@@ -30,7 +34,8 @@ impl LoadSpec {
                 ReaperKind::Thread { cpu: None } => "thread".into(),
                 ReaperKind::Thread { cpu: Some(cpu) } => format!("thread:{cpu}").as_str().into(),
             },
-            min_wait_ns: (ring.min_wait_us > 0).then(|| u64::from(ring.min_wait_us) * 1000),
+            min_wait_ns: (ring.waits.min_us > 0).then(|| u64::from(ring.waits.min_us) * 1000),
+            no_iowait: ring.waits.no_iowait,
             think_ns: self.think_ns,
             scratch: self.scratch.to_string(),
             neighbour: if self.neighbours == 0 { "none".into() } else { format!("busy:{}", self.neighbours) },

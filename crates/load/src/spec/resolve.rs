@@ -1,8 +1,9 @@
 //! Turns options into the plan: validates them, and sets defaults.
 
 use super::{End, LoadSpec, ReaperKind, ring};
-use crate::engine::io_uring::Config;
 use crate::engine::io_uring::flags::{Flag, Setup};
+use crate::engine::io_uring::ring::Waits;
+use crate::engine::io_uring::{BIG_ENTRIES, Config};
 use crate::options::{Commit, EngineKind, LoadOptions, Wait};
 use crate::{cpus, verify};
 use iotrail_base::error::{Error, Result};
@@ -89,8 +90,12 @@ impl LoadSpec {
                 register_buffers: register.contains(&"buffers"),
                 register_ring: register.contains(&"ring"),
                 force_async: o.force_async,
-                min_wait_us: o.min_wait.map_or(0, |span| span.0.as_micros() as u32),
-                big_entries: engine.ring.is_some_and(|ring| ring.big_entries),
+                waits: Waits {
+                    min_us: o.min_wait.map_or(0, |span| span.0.as_micros() as u32),
+                    no_iowait: o.no_iowait,
+                    registered: register.contains(&"wait"),
+                },
+                big_entries: if engine.ring.is_some_and(|ring| ring.big_entries) { BIG_ENTRIES } else { 0 },
             },
             rw: o.rw,
             commit: commit(o)?,

@@ -23,6 +23,7 @@ pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
             (o.sq_idle.is_some(), "--sq-idle"),
             (o.force_async, "--force-async"),
             (o.min_wait.is_some(), "--min-wait"),
+            (o.no_iowait, "--no-iowait"),
         ] {
             if given {
                 return Err(Error::input(
@@ -63,6 +64,14 @@ pub fn setup(o: &LoadOptions, needs_file: bool) -> Result<Setup> {
             ));
         }
     }
+    let without_waits = [(o.wait == Wait::Peek, "--wait peek"), (setup.has(Flag::Iopoll), "ring flag iopoll")];
+    let registers_waits = listed(&o.register).any(|w| w == "wait");
+    for (given, option) in [(o.no_iowait, "--no-iowait"), (registers_waits, "--register wait")] {
+        if given && let Some((_, what)) = without_waits.iter().find(|(is, _)| *is) {
+            let what = format!("{option} has no effect with {what}: no wait sleeps in the kernel");
+            return Err(Error::input(what, "omit one of them"));
+        }
+    }
     if setup.has(Flag::Iopoll) && o.buffered && needs_file {
         return Err(Error::input("the kernel rejects ring flag iopoll for buffered I/O", "omit --buffered"));
     }
@@ -89,8 +98,8 @@ fn listed(list: &str) -> impl Iterator<Item = &str> {
 pub fn register(o: &LoadOptions, needs_file: bool) -> Result<Vec<&str>> {
     let list: Vec<&str> = listed(&o.register).collect();
     for word in &list {
-        if !["files", "buffers", "ring"].contains(word) {
-            return Err(Error::input(format!("cannot register '{word}'"), "use files, buffers or ring"));
+        if !["files", "buffers", "ring", "wait"].contains(word) {
+            return Err(Error::input(format!("cannot register '{word}'"), "use files, buffers, ring or wait"));
         }
         if *word == "files" && !needs_file {
             return Err(Error::input("--register files: no-ops use no file", "omit files"));

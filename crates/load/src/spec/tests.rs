@@ -96,7 +96,7 @@ fn the_sync_engine_runs_at_depth_1_with_a_warning() {
 fn passthrough_loads_reject_buffering_and_unavailable_polling() {
     let passthrough = LoadOptions { engine: EngineKind::IoUringCmd, ..options() };
     let spec = LoadSpec::resolve(&passthrough, None, &[0]).unwrap();
-    assert!(spec.ring.big_entries && !LoadSpec::resolve(&options(), None, &[0]).unwrap().ring.big_entries);
+    assert!(spec.ring.big_entries != 0 && LoadSpec::resolve(&options(), None, &[0]).unwrap().ring.big_entries == 0);
     assert!(refused(LoadOptions { buffered: true, ..passthrough.clone() }).contains("bypasses the page cache"));
     assert!(
         refused(LoadOptions { rw: Rw::Nop, ..passthrough.clone() })

@@ -31,6 +31,7 @@ impl ServerSpec {
                 ("wait-for", json!(o.wait_for)),
                 ("wait-timeout_ns", json!(ns(o.wait_timeout))),
                 ("min-wait_ns", json!(ns(o.min_wait))),
+                ("no-iowait", json!(o.no_iowait)),
             ]),
         }
         all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -38,7 +39,7 @@ impl ServerSpec {
 
     /// Objects registered with the ring.
     pub fn registered(&self) -> Vec<String> {
-        let each = [("files", self.register_files), ("ring", self.register_ring)];
+        let each = [("files", self.register_files), ("ring", self.register_ring), ("wait", self.register_waits)];
         each.iter().filter(|(_, on)| *on).map(|(name, _)| name.to_string()).collect()
     }
 }

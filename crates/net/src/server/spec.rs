@@ -7,6 +7,8 @@ use iotrail_load::engine::io_uring::flags::{Flag, Refusal, Setup};
 
 /// Submission entries of each io_uring ring.
 pub const SQ_ENTRIES: u32 = 512;
+/// Page size for zero-copy receive.
+pub const PAGE: usize = 4096;
 /// Valid receive buffer sizes.
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 64..=1 << 20;
 /// The kernel's maximum for a buffer ring, and iotrail's maximum for the buffers' memory, which is allocated at
@@ -26,6 +28,7 @@ pub struct ServerSpec {
     pub buffer_bytes: usize,
     pub register_files: bool,
     pub register_ring: bool,
+    pub register_waits: bool,
 }
 
 impl ServerSpec {
@@ -53,12 +56,14 @@ impl ServerSpec {
             buffer_bytes: size as usize,
             register_files: false,
             register_ring: false,
+            register_waits: false,
         };
         for word in options.register.split(',').map(str::trim).filter(|w| !w.is_empty()) {
             match word {
                 "files" => spec.register_files = true,
                 "ring" => spec.register_ring = true,
-                other => return Err(Error::input(format!("cannot register '{other}'"), "use files or ring")),
+                "wait" => spec.register_waits = true,
+                other => return Err(Error::input(format!("cannot register '{other}'"), "use files, ring or wait")),
             }
         }
         if options.engine == ServerEngine::IoUring {
@@ -100,6 +105,15 @@ impl ServerSpec {
             if u64::from(count) * size > MOST_BYTES {
                 let what = format!("--buffers {count} of {size} bytes need more than 1 GiB per thread");
                 return Err(Error::input(what, "use fewer, or a smaller --buffer-size"));
+            }
+        }
+        if options.receive == Receive::Zcrx {
+            if !self.setup.has(Flag::DeferTaskrun) {
+                let remedy = "add --ring defer_taskrun,single_issuer";
+                return Err(Error::input("--receive zcrx needs ring flag defer_taskrun", remedy));
+            }
+            if size != PAGE as u64 {
+                return Err(Error::input("--receive zcrx places data in pages", "omit --buffer-size"));
             }
         }
         let min_wait_us = options.min_wait.map(|span| span.0.as_micros());
@@ -149,6 +163,11 @@ mod tests {
         assert_eq!(
             refused(|o| (o.wait_for, o.min_wait) = (8, min_wait("2s"))),
             "--min-wait 2000000 µs is out of range; use 1us to 1s"
+        );
+        let zcrx = |o: &mut ServerOptions| o.receive = Receive::Zcrx;
+        assert_eq!(
+            refused(zcrx),
+            "--receive zcrx needs ring flag defer_taskrun; add --ring defer_taskrun,single_issuer"
         );
         assert_eq!(refused(|o| o.ring = "iopoll".into()), "ring flag iopoll polls drives, not sockets; omit iopoll");
         assert!(refused(|o| o.ring = "cqsize=64".into()).ends_with("; use cqsize=512 or more"));

@@ -124,7 +124,10 @@ static __always_inline int received_in_place_(struct io_kiocb *req, const void *
 	const struct net_iov___before_6_17 *older = page;
 	const struct net_iov *iov = page;
 	struct cpu_slot *slot = this_slot();
+	__u64 completion[2] = { (__u64)ring, (__u64)req };
 
+	if (!following)
+		return ring_completed(completion);
 	if (!counting)
 		return 0;
 	posted(ring, false, 0, BPF_CORE_READ(req, cqe.user_data), length, IORING_CQE_F_MORE, true);

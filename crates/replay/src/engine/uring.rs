@@ -107,7 +107,7 @@ impl Uring {
 
     fn enter(&mut self, submit: u32, min: u32, flags: u32) -> Result<u32> {
         self.calls += 1;
-        match self.handle.enter(submit, min, flags, None) {
+        match self.handle.enter(submit, min, flags) {
             Ok(n) => Ok(n),
             Err(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(0),
             Err(e) => Err(Error::machine(

@@ -105,6 +105,7 @@ fn items(l: &LoadRecord) -> Vec<(Place, String)> {
     when(l.sq_cpu.is_some(), format!("SQPOLL on CPU {}", l.sq_cpu.unwrap_or_default()));
     when(l.sq_idle_ms.is_some(), format!("SQPOLL idle {} ms", l.sq_idle_ms.unwrap_or_default()));
     when(l.min_wait_ns.is_some(), format!("min-wait {}", span(l.min_wait_ns.unwrap_or_default() as f64)));
+    when(l.no_iowait, "no-iowait".into());
     when(l.reaper != Reaper::Same, format!("reaper {}", l.reaper));
     when(l.think_ns > 0, format!("think {}", span(l.think_ns as f64)));
     when(l.scratch != "none", format!("scratch {}", l.scratch));

@@ -15,7 +15,7 @@ pub struct LoadRecord {
     pub sq_cpu: Option<u32>,
     /// Idle time after which the SQPOLL thread goes to sleep.
     pub sq_idle_ms: Option<u32>,
-    /// Objects registered with the ring: `files`, `buffers`, `ring`.
+    /// Registered with the ring: `files`, `buffers`, `ring`, `wait` (arguments of waits).
     pub register: Vec<String>,
     /// Whether every request is punted to io-wq (IOSQE_ASYNC).
     pub force_async: bool,
@@ -41,6 +41,9 @@ pub struct LoadRecord {
     /// Time to wait for all completions of a batch before the first one ends the wait; null: no limit.
     #[serde(default)]
     pub min_wait_ns: Option<u64>,
+    /// Whether waits for completions do not count as iowait (IORING_ENTER_NO_IOWAIT).
+    #[serde(default)]
+    pub no_iowait: bool,
     /// The thread that reaps: `same`, `thread` or `thread:CPU`.
     pub reaper: Reaper,
     /// Computation in user mode between reaping and submitting.

@@ -58,6 +58,17 @@ fn copied_receives_are_reported_apart_from_sends() {
 }
 
 #[test]
+fn a_receive_without_a_free_page_is_explained_by_the_refill_queue() {
+    let mut t = copied_zero_copy();
+    let o = t.total.opcodes.iter_mut().find(|o| o.reporting > 0).unwrap();
+    (o.opcode, o.notifications, o.errors) = ("recv_zc".into(), 0, 3_000);
+    o.errnos = vec![ErrnoCount { errno: "ENOMEM".into(), count: 3_000, user_data: None }];
+    let failed = only(&t, "errors");
+    assert!(failed.text.contains("had no free page"), "{}", failed.text);
+    assert!(failed.remedy.contains("ZCRX_CTRL_FLUSH_RQ") && !failed.remedy.contains("MEMLOCK"), "{}", failed.remedy);
+}
+
+#[test]
 fn overlapping_buffers_are_reported_with_the_first_two_reads() {
     let f = only(&overlapping_buffers(), "overlapping_buffers");
     assert!(

@@ -33,10 +33,10 @@ use super::{Completion, Io, Job, Memory, Op, Opened, Opening, Queued, Reaper, Su
 use crate::options::Commit;
 use entry::{Common, Entry, ReadWrite};
 use flags::Flag;
-use iotrail_base::error::{Error, Result};
+use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::io_uring;
 use refusal::Words;
-use ring::{Handle, Ring};
+use ring::{Handle, Ring, Waits};
 
 pub static ENGINE: Engine = Engine {
     name: "io_uring",
@@ -79,13 +79,12 @@ pub struct Config {
     pub register_ring: bool,
     /// Punts every request to io-wq (IOSQE_ASYNC).
     pub force_async: bool,
-    /// How long to wait for all completions of a batch before the first one ends the wait; 0 for no limit.
-    pub min_wait_us: u32,
-    /// Double-size entries (SQE128 and CQE32), for passthrough commands.
-    pub big_entries: bool,
+    pub waits: Waits,
+    /// IORING_SETUP_SQE128 and IORING_SETUP_CQE32, as needed.
+    pub big_entries: u32,
 }
 
-const BIG_ENTRIES: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
+pub(crate) const BIG_ENTRIES: u32 = sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32;
 
 /// Sets up a ring with exactly the flags of `config` and no registrations; must be called on the submitting thread
 /// (SINGLE_ISSUER). `words`: names of the user's options for error messages.
@@ -102,17 +101,32 @@ pub fn open_ring(config: &Config, words: &Words) -> Result<Ring> {
     if let Some(ms) = config.sq_idle_ms {
         params.sq_thread_idle = ms;
     }
-    if config.big_entries {
-        params.flags |= BIG_ENTRIES;
+    params.flags |= config.big_entries;
+    if config.waits.registered {
+        params.flags |= sys::IORING_SETUP_R_DISABLED;
     }
     let asked = params.flags;
-    let ring = Ring::open(config.sq_entries, params).map_err(|e| refusal::of_setup(config, words, e))?;
+    let mut ring = Ring::open(config.sq_entries, params).map_err(|e| refusal::of_setup(config, words, e))?;
     refusal::not_granted(asked, &ring.params)?;
-    if config.min_wait_us > 0 && ring.params.features & sys::IORING_FEAT_MIN_TIMEOUT == 0 {
-        return Err(Error::machine(
-            "this kernel does not support min_wait_usec",
-            "omit --min-wait, or use Linux 6.12 or later",
-        ));
+    for (used, feature, what, option) in [
+        (config.waits.min_us > 0, sys::IORING_FEAT_MIN_TIMEOUT, "min_wait_usec", "--min-wait, or use Linux 6.12"),
+        (
+            config.waits.no_iowait,
+            sys::IORING_FEAT_NO_IOWAIT,
+            "IORING_ENTER_NO_IOWAIT",
+            "--no-iowait, or use Linux 6.15",
+        ),
+    ] {
+        if used && ring.params.features & feature == 0 {
+            let remedy = format!("omit {option} or later");
+            return Err(Error::machine(format!("this kernel does not support {what}"), remedy));
+        }
+    }
+    if config.waits.registered {
+        ring.register_waits().or_machine(
+            "cannot register memory for wait arguments (requires Linux 6.13)",
+            "remove wait from --register",
+        )?;
     }
     Ok(ring)
 }
@@ -162,7 +176,7 @@ fn open_for<E: Entry>(config: &Config, job: &Job, entry: E) -> Result<Opened<Que
         look_enters: (config.setup.has(Flag::Iopoll) && !sqpoll)
             || (config.setup.has(Flag::DeferTaskrun) && !config.setup.has(Flag::TaskrunFlag)),
         block_bytes: job.memory.block_bytes as i32,
-        min_wait_us: config.min_wait_us,
+        waits: config.waits,
         syscalls: 0,
         ring: Arc::clone(&ring),
     };
@@ -263,13 +277,13 @@ impl<E: Entry> Submitter for Queue<E> {
             fence(Ordering::SeqCst);
             if self.ring.sq_flags().load(Ordering::Relaxed) & sys::IORING_SQ_NEED_WAKEUP != 0 {
                 self.syscalls += 1;
-                self.handle.enter(0, 0, sys::IORING_ENTER_SQ_WAKEUP, None).map_err(io::Error::from_raw_os_error)?;
+                self.handle.enter(0, 0, sys::IORING_ENTER_SQ_WAKEUP).map_err(io::Error::from_raw_os_error)?;
             }
             return Ok(());
         }
         while self.pending() > 0 {
             self.syscalls += 1;
-            match self.handle.enter(self.pending(), 0, 0, None) {
+            match self.handle.enter(self.pending(), 0, 0) {
                 Ok(0) => break,
                 Ok(taken) => self.taken = self.taken.wrapping_add(taken),
                 Err(libc::EINTR) => {}
@@ -308,7 +322,7 @@ pub struct Completions {
     look_enters: bool,
     /// Size of a write, which is the result once its linked fsync completes.
     block_bytes: i32,
-    min_wait_us: u32,
+    waits: Waits,
     syscalls: u64,
 }
 
@@ -334,7 +348,7 @@ impl Completions {
     /// Enters the kernel to run task work, poll the device or flush overflowed completions.
     fn get_events(&mut self) -> io::Result<()> {
         self.syscalls += 1;
-        match self.handle.enter(0, 0, sys::IORING_ENTER_GETEVENTS, None) {
+        match self.handle.enter(0, 0, sys::IORING_ENTER_GETEVENTS) {
             Ok(_) | Err(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ETIME) => Ok(()),
             Err(errno) => Err(io::Error::from_raw_os_error(errno)),
         }
@@ -366,16 +380,11 @@ impl Completions {
             // The kernel counts from the shared head: completions that were already returned must not satisfy the wait.
             self.clear();
             let timeout = deadline.map(time_left);
-            let arg = (timeout.is_some() || self.min_wait_us > 0).then(|| sys::io_uring_getevents_arg {
-                sigmask: 0,
-                sigmask_sz: 0,
-                min_wait_usec: self.min_wait_us,
-                ts: timeout.as_ref().map_or(0, |t| std::ptr::from_ref(t) as u64),
-            });
             self.syscalls += 1;
-            let end = self.handle.enter(0, missing, sys::IORING_ENTER_GETEVENTS, arg.as_ref());
+            let enter = (0, missing, sys::IORING_ENTER_GETEVENTS);
+            let end = self.ring.wait(self.handle, enter, self.waits, timeout.as_ref());
             let taken = self.take(out);
-            missing = if self.min_wait_us > 0 && taken > 0 { 0 } else { missing.saturating_sub(taken) };
+            missing = if self.waits.min_us > 0 && taken > 0 { 0 } else { missing.saturating_sub(taken) };
             match end {
                 Ok(_) | Err(libc::EAGAIN | libc::EBUSY) => {}
                 Err(libc::EINTR | libc::ETIME) => return Ok(()),

@@ -64,7 +64,7 @@ fn invalid(config: &Config, words: &Words, cause: io::Error) -> Error {
             );
         }
     }
-    if config.big_entries && ring::setup(1, &mut ring::params(super::BIG_ENTRIES)).is_err() {
+    if config.big_entries != 0 && ring::setup(1, &mut ring::params(config.big_entries)).is_err() {
         return Error::machine(
             format!(
                 "this kernel ({}) does not support rings with big entries, which passthrough needs: they require Linux 5.19 or later",

@@ -92,6 +92,14 @@ pub fn receive(sqe: &mut io_uring_sqe, fd: i32, at: *mut u8, bytes: usize, flags
     }
 }
 
+#[inline]
+pub fn receive_into_area(sqe: &mut io_uring_sqe, fd: i32, queue: u32, flags: u32) {
+    sqe.opcode = IORING_OP_RECV_ZC as u8;
+    sqe.fd = fd;
+    sqe.ioprio = flags as u16;
+    sqe.__bindgen_anon_5.zcrx_ifq_idx = queue;
+}
+
 /// Completes once everything is sent. `at` is read until then; by a zero-copy send, until its notification.
 #[inline]
 pub fn send(sqe: &mut io_uring_sqe, fd: i32, at: *const u8, bytes: u32, zero_copy: bool) {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::io_uring as sys;
 
+use super::area::Area;
 use super::entry::{self, Word};
 use super::output::{MOVABLE, Output, Piece};
 use super::peer::{End, Peer, Receiving, Sending};
@@ -18,6 +19,7 @@ const SPARE_INPUTS: usize = 64;
 pub struct Exchange<'a> {
     pub queue: Queue<'a>,
     pub provided: Option<Provided>,
+    pub area: Option<Area>,
     pub output: Output,
     pub counts: &'a LiveCounts,
     pub receive: Receive,
@@ -58,6 +60,12 @@ impl Exchange<'_> {
         if let Some(id) = cqe.buffer() {
             self.take_provided(at, peer, id, bytes);
         } else if bytes > 0
+            && let Some(mut area) = self.area.take()
+        {
+            self.answer(at, peer, area.bytes(cqe.at, bytes));
+            area.give_back(cqe.at, bytes);
+            self.area = Some(area);
+        } else if bytes > 0
             && let Some(input) = peer.input.take()
         {
             self.answer(at, peer, &input[..bytes]);
@@ -66,13 +74,18 @@ impl Exchange<'_> {
         match -cqe.result {
             0 => peer.end = peer.end.or(Some(End::NoMore)),
             ..0 => {}
-            libc::ENOBUFS => bump(&self.counts.buffers_exhausted, 1),
+            errno if self.lacks_buffers(errno) => bump(&self.counts.buffers_exhausted, 1),
             libc::ECANCELED => self.drop_input(peer),
             libc::EINTR | libc::EAGAIN => {}
             libc::EINVAL => return false,
             _ => peer.end = Some(peer.end.filter(|e| *e == End::Garbage).unwrap_or(End::Reset)),
         }
         true
+    }
+
+    /// Whether a receive failed for lack of a buffer, which this iteration has returned.
+    pub fn lacks_buffers(&self, errno: i32) -> bool {
+        errno == if self.area.is_some() { libc::ENOMEM } else { libc::ENOBUFS }
     }
 
     /// Answers the provided buffers, starting at `id`, and returns them.
@@ -277,7 +290,7 @@ impl Exchange<'_> {
     }
 
     fn is_multishot(&self) -> bool {
-        matches!(self.receive, Receive::Multishot | Receive::Bundle)
+        matches!(self.receive, Receive::Multishot | Receive::Bundle | Receive::Zcrx)
     }
 
     fn receive(&mut self, at: u32, peer: &mut Peer, readable: bool) {
@@ -308,7 +321,10 @@ impl Exchange<'_> {
             flags |= sys::IORING_RECVSEND_BUNDLE;
         }
         let (sqe, _) = self.queue.push(Word::Receive(at));
-        entry::receive(sqe, peer.fd, into, bytes, flags);
+        match &self.area {
+            Some(area) => entry::receive_into_area(sqe, peer.fd, area.queue, flags),
+            None => entry::receive(sqe, peer.fd, into, bytes, flags),
+        }
         if self.direct {
             entry::direct(sqe);
         }

@@ -5,6 +5,7 @@
 //! | `queue` | both queues of the ring, and entering the kernel |
 //! | `entry` | contents of the submission entries |
 //! | `provided` | buffers that the kernel selects from |
+//! | `area` | pages for zero-copy receive |
 //! | `output` | memory of sends |
 //! | `peer` | requests in flight of a connection |
 //! | `exchange` | actions after the completions of a connection |
@@ -16,6 +17,7 @@
 //! data gets memory of its own and a send that waits. A connection has at most one send in flight: completions of sends
 //! are handled before all others.
 
+mod area;
 mod entry;
 mod exchange;
 mod output;
@@ -36,12 +38,13 @@ use super::seat::Seat;
 use super::spec::{SQ_ENTRIES, ServerSpec};
 use crate::descriptors;
 use crate::options::Receive;
+use area::Area;
 use entry::Word;
 use iotrail_base::error::{Error, OrFail, Result};
 use iotrail_host::kernel;
 use iotrail_load::engine::io_uring::flags::Flag;
 use iotrail_load::engine::io_uring::refusal::Words;
-use iotrail_load::engine::io_uring::ring::{Handle, Ring};
+use iotrail_load::engine::io_uring::ring::{Handle, Ring, Waits};
 use iotrail_load::engine::io_uring::{self, Config};
 use provided::Provided;
 use queue::Queue;
@@ -61,7 +64,12 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
         sq_entries: SQ_ENTRIES,
         sq_cpu: options.sq_cpu,
         sq_idle_ms: options.sq_idle,
-        min_wait_us: options.min_wait.map_or(0, |span| span.0.as_micros() as u32),
+        waits: Waits {
+            min_us: options.min_wait.map_or(0, |span| span.0.as_micros() as u32),
+            no_iowait: options.no_iowait,
+            registered: spec.register_waits,
+        },
+        big_entries: if options.receive == Receive::Zcrx { sys::IORING_SETUP_CQE32 } else { 0 },
         ..Config::default()
     };
     let ring = io_uring::open_ring(&config, &WORDS)?;
@@ -89,8 +97,23 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
         register_napi(&ring, napi.0.as_micros())?;
     }
     let provided = match options.receive {
-        Receive::Single => None,
+        Receive::Single | Receive::Zcrx => None,
         _ => Some(register_buffers(&ring, spec)?),
+    };
+    let is_unix = seat.listener.local_addr().is_ok_and(|at| at.is_unix());
+    let area = match options.receive {
+        Receive::Zcrx if is_unix => {
+            let remedy = "use another --receive, or serve at a TCP address";
+            return Err(Error::input("a UNIX socket has no zero-copy receives", remedy));
+        }
+        Receive::Zcrx => Some(Area::register(&ring, options.buffers).or_machine(
+            format_args!(
+                "cannot register a zero-copy receive queue without a network device (requires Linux 7.1; this is {})",
+                release()
+            ),
+            "use --receive multishot",
+        )?),
+        _ => None,
     };
     // A request that waits for a connection or for buffer space has to wait in the kernel, but on old kernels
     // O_NONBLOCK makes it fail.
@@ -98,15 +121,15 @@ pub fn serve(seat: &Seat<'_>) -> Result<()> {
     seat.listener.set_nonblocking(false).map_err(listening)?;
     // Accepted connections inherit this, including direct descriptors.
     without_delay(&seat.listener);
-    let mut queue = Queue::new(ring, handle, sqpoll, config.min_wait_us, seat.counts());
+    let mut queue = Queue::new(ring, handle, sqpoll, config.waits, seat.counts());
     if options.zero_copy.is_some() {
-        if seat.listener.local_addr().is_ok_and(|at| at.is_unix()) {
+        if is_unix {
             let remedy = "omit --zero-copy, or serve at a TCP address";
             return Err(Error::input("a UNIX socket has no zero-copy sends", remedy));
         }
         probe_zero_copy(&mut queue, seat)?;
     }
-    let mut server = serve::Server::new(seat, queue, provided, places);
+    let mut server = serve::Server::new(seat, queue, provided, area, places);
     let ended = server.begin(granted).and_then(|()| server.run());
     server.end();
     ended

@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 use linux_raw_sys::io_uring as sys;
 
 use super::entry::Word;
-use iotrail_load::engine::io_uring::ring::{Handle, Ring};
+use iotrail_load::engine::io_uring::ring::{Handle, Ring, Waits};
 use iotrail_schema::net_record::{LiveCounts, bump};
 
 /// A completion.
@@ -15,6 +15,8 @@ pub struct Cqe {
     pub word: Word,
     pub result: i32,
     pub flags: u32,
+    /// Where a zero-copy receive placed the data.
+    pub at: u64,
 }
 
 impl Cqe {
@@ -33,7 +35,7 @@ pub struct Queue<'a> {
     pub ring: Ring,
     handle: Handle,
     sqpoll: bool,
-    min_wait_us: u32,
+    waits: Waits,
     counts: &'a LiveCounts,
     /// Entries queued so far, and how many of them the kernel has consumed. The low 32 bits are the ring's tails.
     tail: u64,
@@ -54,12 +56,12 @@ pub struct Queue<'a> {
 
 impl<'a> Queue<'a> {
     /// For a ring that has not been used.
-    pub fn new(ring: Ring, handle: Handle, sqpoll: bool, min_wait_us: u32, counts: &'a LiveCounts) -> Self {
+    pub fn new(ring: Ring, handle: Handle, sqpoll: bool, waits: Waits, counts: &'a LiveCounts) -> Self {
         Self {
             ring,
             handle,
             sqpoll,
-            min_wait_us,
+            waits,
             counts,
             tail: 0,
             taken: 0,
@@ -126,12 +128,6 @@ impl<'a> Queue<'a> {
         // head.
         self.ring.sq_tail().store(self.tail as u32, Ordering::Release);
         self.ring.cq_head().store(self.head, Ordering::Release);
-        let arg = (timeout.is_some() || self.min_wait_us > 0).then(|| sys::io_uring_getevents_arg {
-            sigmask: 0,
-            sigmask_sz: 0,
-            min_wait_usec: self.min_wait_us,
-            ts: timeout.map_or(0, |t| std::ptr::from_ref(t) as u64),
-        });
         let mut flags = sys::IORING_ENTER_GETEVENTS;
         let mut submit = (self.tail - self.taken) as u32;
         if self.sqpoll {
@@ -150,7 +146,7 @@ impl<'a> Queue<'a> {
         }
         if flags != 0 {
             bump(&self.counts.syscalls, 1);
-            match self.handle.enter(submit, min, flags, arg.as_ref()) {
+            match self.ring.wait(self.handle, (submit, min, flags), self.waits, timeout) {
                 Ok(taken) if !self.sqpoll => self.taken += u64::from(taken),
                 // Interrupted, timed out, out of memory for a request, or the completion queue is full: handle the
                 // available completions.
@@ -186,8 +182,12 @@ impl<'a> Queue<'a> {
 
     fn read(&self, at: u32) -> Cqe {
         // SAFETY: between this head and a tail read with acquire ordering.
-        let (word, result, flags) = unsafe { self.ring.cqe(at) };
-        Cqe { word: Word::unpack(word), result, flags }
+        unsafe {
+            let (word, result, flags) = self.ring.cqe(at);
+            let is_big = self.ring.params.flags & sys::IORING_SETUP_CQE32 != 0;
+            let at = if is_big { self.ring.second_half(at) } else { 0 };
+            Cqe { word: Word::unpack(word), result, flags, at }
+        }
     }
 
     fn count(&mut self, cqe: Cqe) {

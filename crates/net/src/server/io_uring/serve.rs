@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use linux_raw_sys::io_uring as sys;
 
+use super::area::Area;
 use super::cannot_enter;
 use super::entry::{self, Word};
 use super::exchange::Exchange;
@@ -49,11 +50,18 @@ pub struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    pub fn new(seat: &'a Seat<'a>, queue: Queue<'a>, provided: Option<Provided>, places: Option<u32>) -> Self {
+    pub fn new(
+        seat: &'a Seat<'a>,
+        queue: Queue<'a>,
+        provided: Option<Provided>,
+        area: Option<Area>,
+        places: Option<u32>,
+    ) -> Self {
         let spec = &seat.shared.spec;
         let exchange = Exchange {
             queue,
             provided,
+            area,
             output: Output::new(),
             counts: seat.counts(),
             receive: spec.options.receive,
@@ -103,6 +111,10 @@ impl<'a> Server<'a> {
             let x = &mut self.exchange;
             if let Some(provided) = &x.provided {
                 provided.publish();
+            }
+            if let Some(area) = &x.area {
+                let flushed = area.publish(&x.queue.ring).map_err(cannot_enter)?;
+                bump(&counts.syscalls, u64::from(flushed));
             }
             // After an unsuccessful wait, the next one waits for any completion.
             let (wait_for, timeout) = if idle && !ends_idle { (1, None) } else { (options.wait_for, timeout.as_ref()) };
@@ -180,7 +192,8 @@ impl<'a> Server<'a> {
                         "use --receive single, or a newer kernel (multishot requires Linux 6.0)",
                     ));
                 }
-                let readable = cqe.flags & sys::IORING_CQE_F_SOCK_NONEMPTY != 0 || cqe.result == -libc::ENOBUFS;
+                let readable =
+                    cqe.flags & sys::IORING_CQE_F_SOCK_NONEMPTY != 0 || self.exchange.lacks_buffers(-cqe.result);
                 self.settle(at, readable);
             }
             Word::Poll(at) => {
@@ -330,6 +343,9 @@ impl<'a> Server<'a> {
         if self.exchange.queue.outstanding > 0 {
             if let Some(provided) = self.exchange.provided.take() {
                 provided.leak();
+            }
+            if let Some(area) = self.exchange.area.take() {
+                area.leak();
             }
             self.exchange.output.leak();
             std::mem::forget(self.peers);

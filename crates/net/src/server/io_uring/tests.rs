@@ -10,6 +10,7 @@ use super::WORDS;
 use crate::options::{Receive, ServerOptions};
 use crate::server::Server;
 use crate::server::tests::{exchange, start};
+use iotrail_load::engine::io_uring::ring::Waits;
 use iotrail_load::engine::io_uring::{self, Config};
 use iotrail_schema::net_record::Counts;
 
@@ -149,7 +150,7 @@ fn a_wait_for_many_completions_ends_at_its_timeout_or_minimum() {
     let span = || Some("1ms".parse().unwrap());
     let wait = ServerOptions { wait_for: 64, ..multishot("defer_taskrun,single_issuer") };
     let mut kinds = vec![ServerOptions { wait_timeout: span(), ..wait.clone() }];
-    let config = Config { sq_entries: 1, min_wait_us: 1, ..Config::default() };
+    let config = Config { sq_entries: 1, waits: Waits { min_us: 1, ..Waits::default() }, ..Config::default() };
     if io_uring::open_ring(&config, &WORDS).is_ok() {
         kinds.push(ServerOptions { min_wait: span(), ..wait });
     }

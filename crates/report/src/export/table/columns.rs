@@ -23,6 +23,7 @@ pub const MEASUREMENT: &[Column] = &[
     text("load_cpus", "/load/cpus"),
     text("load_wait", "/load/wait"),
     integer("load_min_wait_ns", "/load/min_wait_ns"),
+    flag("load_no_iowait", "/load/no_iowait"),
     text("load_reaper", "/load/reaper"),
     integer("load_think_ns", "/load/think_ns"),
     text("load_scratch", "/load/scratch"),
