@@ -17,7 +17,7 @@ use crate::trial;
 type Test = fn() -> Result<(), Failed>;
 
 pub fn trials() -> Vec<Trial> {
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 13] = [
         ("a_sleeping_thread_is_blocked_in_its_sleep_call", sleeps),
         ("a_thread_that_never_switches_is_accounted", never_switches),
         ("both_ends_of_a_pipe_are_blocked_by_each_other", pipe),
@@ -27,6 +27,7 @@ pub fn trials() -> Vec<Trial> {
         ("calls_are_counted_with_their_errors", calls),
         ("a_command_is_counted_from_its_exec", from_exec),
         ("a_cpu_wait_is_reported_with_the_thread_that_used_the_cpu", holders),
+        ("a_thread_that_ran_last_did_not_use_the_whole_wait", last_runner),
         ("a_time_limit_hidden_by_a_submission_is_counted", time_limits),
         ("a_descriptor_that_ends_waits_is_reported_with_its_file", woken_by),
         ("request_latency_is_broken_down_by_cause", requests),
@@ -217,6 +218,9 @@ fn calls() -> Result<(), Failed> {
     let open = call(&t, "openat")?;
     assert!(open.errors.get("ENOENT").is_some_and(|n| *n >= 5 && *n <= open.count), "{open:?}");
     assert!(open.count_ci95.is_none() && open.ended.is_none(), "{open:?}");
+    // A new process returns from the call that made it, too.
+    let forked = shell("for i in 1 2 3; do ( : ); done; exit 0")?;
+    assert_eq!(call(&forked, "clone")?.count, 3);
     let slept = shell("sleep 0.01; sleep 0.01")?;
     let sleeps = call(&slept, "clock_nanosleep")?;
     let ended = sleeps.ended.ok_or("it waits")?;
@@ -257,6 +261,25 @@ fn holders() -> Result<(), Failed> {
     for (thread, other) in [(a, b), (b, a)] {
         assert!(sum(thread, |row| row.state == ThreadState::Runnable) > 0, "{thread:?}");
         assert!(thread.cpu_had.iter().any(|by| by.tid == Some(other.tid)), "{thread:?}");
+    }
+    Ok(())
+}
+
+/// Two loops share a CPU with a thread that sleeps almost all the time: that thread often ran last before a loop.
+fn last_runner() -> Result<(), Failed> {
+    let t = shell(
+        "for i in 1 2; do timeout 1.5 taskset -c 0 sh -c 'while :; do :; done' & done; \
+         taskset -c 0 perl -e 'select(undef, undef, undef, 0.001) for 1..1000'; wait; true",
+    )?;
+    let sleeper = named(&t, "perl")?;
+    let ran = sum(sleeper, |row| row.state == ThreadState::Running);
+    let waits = |thread: &&ThreadAccount| sum(thread, |row| row.state == ThreadState::Runnable) > 100_000_000;
+    let loops: Vec<&ThreadAccount> = threads(&t)?.iter().filter(|thread| thread.comm == "sh").filter(waits).collect();
+    assert!(!loops.is_empty(), "{:?}", t.account);
+    for thread in loops {
+        let waited = sum(thread, |row| row.state == ThreadState::Runnable) as f64;
+        let share: f64 = thread.cpu_had.iter().filter(|by| by.tid == Some(sleeper.tid)).map(|by| by.share).sum();
+        assert!(share * waited <= 1.05 * ran as f64 + 1e6, "{ran} ns: {thread:?}");
     }
     Ok(())
 }

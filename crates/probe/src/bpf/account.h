@@ -147,22 +147,86 @@ static __noinline int holder_put_away(struct thread_account *account)
 		return 0;
 	struct holder_key key = { .thread = account->number, .tid = account->holder_tid };
 	struct holder *known = bpf_map_lookup_elem(&holders, &key);
-	if (known)
+	if (known) {
 		known->ns += account->holder.ns;
-	else
+		__builtin_memcpy(known->comm, account->holder.comm, sizeof(known->comm)); /* execve(2) changes it */
+	} else {
 		bpf_map_update_elem(&holders, &key, &account->holder, BPF_NOEXIST);
+	}
 	account->holder.ns = 0;
 	return 0;
 }
 
-/* The thread gets the CPU after `prev`. */
-static __always_inline void follows(struct thread_account *account, struct task_struct *prev)
+#define RUNS 16 /* a power of two */
+
+/* A thread that the CPU switched to. */
+struct run {
+	__u64 since_ns;
+	__u64 comm[2];
+	__u64 tid;
+};
+
+struct runs {
+	struct run last[RUNS];
+	__u64 count;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct runs);
+} cpu_runs SEC(".maps");
+
+static __always_inline void run_begins(struct task_struct *task, __u64 now)
 {
-	if (account->holder_tid == (__u32)prev->pid)
+	__u32 only = 0;
+	struct runs *runs = bpf_map_lookup_elem(&cpu_runs, &only);
+
+	if (!runs)
 		return;
-	holder_put_away(account);
-	account->holder_tid = prev->pid;
-	bpf_probe_read_kernel(account->holder.comm, sizeof(account->holder.comm), prev->comm);
+	struct run *run = &runs->last[runs->count++ & (RUNS - 1)];
+	run->since_ns = now;
+	run->comm[0] = *(__u64 *)&task->comm[0];
+	run->comm[1] = *(__u64 *)&task->comm[8];
+	run->tid = task->pid;
+}
+
+/* `run` null: unknown. */
+static __noinline int held_cpu(struct thread_account *account, struct run *run, __u64 ns)
+{
+	__u32 tid = run ? run->tid : HOLDER_UNSEEN;
+
+	if (!account)
+		return 0;
+	if (account->holder_tid != tid) {
+		holder_put_away(account);
+		account->holder_tid = tid;
+	}
+	if (run)
+		__builtin_memcpy(account->holder.comm, run->comm, sizeof(account->holder.comm));
+	account->holder.ns += ns;
+	return 0;
+}
+
+/* The thread waited for this CPU during the last `ns`, until `now`: divides the time among the threads that ran here. */
+static __noinline int waited_for_cpu(struct thread_account *account, __u64 now, __u64 ns)
+{
+	__u32 only = 0;
+	struct runs *runs = bpf_map_lookup_elem(&cpu_runs, &only);
+	__u64 from = now - ns;
+
+	for (int i = 1; runs && i <= RUNS && now > from; i++) {
+		struct run *run = &runs->last[(runs->count - i) & (RUNS - 1)];
+		if (!run->since_ns || run->since_ns > now)
+			break;
+		__u64 since = run->since_ns > from ? run->since_ns : from;
+		held_cpu(account, run, now - since);
+		now = since;
+	}
+	if (now > from)
+		held_cpu(account, 0, now - from);
+	return 0;
 }
 
 /* Accounts the off-CPU time before the current run. By now the kernel has added its runnable part to run_delay. */
@@ -178,7 +242,9 @@ static __always_inline void settle(struct thread_account *account, struct task_s
 	if (waited > off)
 		waited = off;
 	one_more(&account->total.woken, waited);
-	account->holder.ns += waited;
+	/* Its wake-up was not observed. */
+	if (!account->ready_ns && waited)
+		held_cpu(account, 0, waited);
 	slept(account, off - waited);
 	account->off_ns = 0;
 }
@@ -311,11 +377,9 @@ __noinline int off_ends(struct thread_account *account, __u64 ns, __u64 ready)
 	switch (account->doing) {
 	case THREAD_NEW:
 		one_more(&account->total.woken, ns);
-		account->holder.ns += ns;
 		break;
 	case THREAD_PREEMPTED:
 		one_more(&account->total.preempted, ns);
-		account->holder.ns += ns;
 		break;
 	case THREAD_THROTTLED:
 		one_more(&account->total.throttled, ns);
@@ -365,8 +429,8 @@ static __noinline int account_out(struct task_struct *task, bool runnable, unsig
 		__u64 ran = task->se.sum_exec_runtime - account->ran_ns;
 		if (ran > ns)
 			ran = ns;
-		holder_put_away(account);
-		account->holder_tid = HOLDER_UNSEEN;
+		if (account->doing == THREAD_NEW || account->doing == THREAD_PREEMPTED)
+			held_cpu(account, 0, ns - ran);
 		off_ends(account, ns - ran, 0);
 		ns = ran;
 	}
@@ -393,7 +457,7 @@ static __noinline int account_out(struct task_struct *task, bool runnable, unsig
 }
 
 /* The thread is switched in. */
-static __noinline int account_in(struct task_struct *task, struct task_struct *prev, __u64 now, struct cpu_slot *slot)
+static __noinline int account_in(struct task_struct *task, __u64 now, struct cpu_slot *slot)
 {
 	struct thread_account *account = account_of(task, now);
 
@@ -402,11 +466,14 @@ static __noinline int account_in(struct task_struct *task, struct task_struct *p
 	__u64 ns = account_turns(account, now);
 	slot->stime_tid = task->pid;
 	slot->stime = account->stime;
-	follows(account, prev);
 	/* If it already runs, an earlier switch-in was unobserved. */
 	if (account->doing != THREAD_RUNNING) {
 		__u64 ready = now - account->woken_ns;
-		off_ends(account, ns, ready < ns ? ready : 0);
+		if (ready >= ns)
+			ready = 0;
+		if (account->doing != THREAD_THROTTLED)
+			waited_for_cpu(account, now, account->doing == THREAD_ASLEEP ? ready : ns);
+		off_ends(account, ns, ready);
 	}
 	if (account->doing == THREAD_ASLEEP && ns >= LONG_SLEEP_NS) {
 		account->sleep.stack = stack_of_sleep(task);

@@ -7,6 +7,7 @@
  *   left_user_mode_by_this  whether the thread left user mode by the current interrupt, if its entry address does not show this
  *   enter_batch           number of requests that the current io_uring_enter was asked to submit
  *   call_number, aio_number, calls_as_i386, argument_i386   calls in a second table of system calls
+ *   makes_a_thread        calls that return twice
  *   syscall_nr, argument, call_argument                     number and arguments in a call's registers
  *   gone_in_user_mode     thread flag that is cleared on the way to user mode
  *   kind_of_line          kind of an interrupt line (enum line_kind)

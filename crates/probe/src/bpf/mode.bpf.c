@@ -67,6 +67,9 @@ static __always_inline int mode_sys_exit_(struct pt_regs *regs, long ret)
 	}
 	struct task_struct *task = bpf_get_current_task_btf();
 	nr = call_number(task, nr);
+	/* The new thread made no call. */
+	if (!ret && makes_a_thread(nr))
+		return 0;
 	bool rw = nr == NR_pread64 || nr == NR_pwrite64 || nr == NR_I386_pread64 || nr == NR_I386_pwrite64;
 	long aio = aio_number(nr);
 	if (following && counting && aio_calls(aio) && (slot->current != CURRENT_UNSEEN || adopted(task)))

@@ -110,13 +110,6 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		else
 			backlog_ticks();
 	}
-	if (!out && !in) {
-		if (awaited_tgid && awaited_tgid == (__u32)next->tgid) {
-			awaited_since = bpf_ktime_get_ns();
-			awaited_ran_ns = next->se.sum_exec_runtime;
-		}
-		return 0;
-	}
 	if (following && account_span) {
 		__u64 now = bpf_ktime_get_ns();
 		if (out && slot->busy_since)
@@ -124,7 +117,15 @@ int BPF_PROG(sched_switched, bool preempt, struct task_struct *prev, struct task
 		if (out)
 			account_out(prev, preempt || !prev_state, prev_state, now, slot);
 		if (in)
-			account_in(next, prev, now, slot);
+			account_in(next, now, slot);
+		run_begins(next, now);
+	}
+	if (!out && !in) {
+		if (awaited_tgid && awaited_tgid == (__u32)next->tgid) {
+			awaited_since = bpf_ktime_get_ns();
+			awaited_ran_ns = next->se.sum_exec_runtime;
+		}
+		return 0;
 	}
 	if (frozen) {
 		slot->tid = 0;

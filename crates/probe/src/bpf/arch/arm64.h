@@ -64,6 +64,12 @@ static __always_inline long call_number(struct task_struct *task, long nr)
 	return nr >= 0 && nr != NR_io_uring_enter && regs->pstate & PSR_MODE32_BIT ? nr | NR_I386 : nr;
 }
 
+/* A call that also returns in the new thread, with 0. */
+static __always_inline bool makes_a_thread(long nr)
+{
+	return nr == 220 || nr == 435; /* clone, clone3 */
+}
+
 static __always_inline long aio_number(long nr)
 {
 	return nr;

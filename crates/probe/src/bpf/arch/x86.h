@@ -61,6 +61,13 @@ static __always_inline long call_number(struct task_struct *task, long nr)
 	return nr >= 0 && nr != NR_io_uring_enter && calls_as_i386(task) ? nr | NR_I386 : nr;
 }
 
+/* A call that also returns in the new thread, with 0. */
+static __always_inline bool makes_a_thread(long nr)
+{
+	return nr == 56 || nr == 57 || nr == 58 || nr == 435 /* clone, fork, vfork, clone3 */ || nr == (NR_I386 | 120) ||
+	       nr == (NR_I386 | 2) || nr == (NR_I386 | 190) || nr == (NR_I386 | 435);
+}
+
 /* Maps a native aio call to its 64-bit number; other numbers are unchanged. */
 static __always_inline long aio_number(long nr)
 {
