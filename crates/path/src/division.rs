@@ -111,7 +111,10 @@ impl Division {
         let before = &t.before;
         let mut rest = self.of(t.submitted.ns, t.posted.ns, t.weight);
         let issued = t.issued.map(|issued| issued.ns);
-        let first = before.punted_ns.or(before.bio_ns).or(issued);
+        let first = match t.course {
+            Course::Poll => before.punted_ns.into_iter().chain(issued).min(),
+            _ => before.punted_ns.or(before.bio_ns).or(issued),
+        };
         // A linked request waits for its predecessor to complete.
         let is_first = before.link != Some(Link::Linked);
         let held = match t.punted {
@@ -123,6 +126,11 @@ impl Division {
             rest.until(before.bio_ns, if is_first { LIMIT } else { LINK });
         }
         rest.until(first, held);
+        // A worker armed a poll instead of blocking, and the request was punted again once it was ready.
+        if t.course == Course::Poll && issued.is_some() && issued < before.worker_ns {
+            rest.until(issued, IOWQ_QUEUE);
+            rest.until(t.ready.map(|ready| ready.ns), PEER);
+        }
         let runs = if before.punted_ns.is_some() {
             rest.until(before.worker_ns, IOWQ_QUEUE);
             IOWQ
@@ -414,6 +422,17 @@ mod tests {
         assert_eq!(rows(&deferred), [(INLINE, 3), (IOWQ, 97)]);
         let drained = RequestTrace { punted: Some(Punt::Drained), ..fsync };
         assert_eq!(rows(&drained), [(DRAIN, 3), (IOWQ_QUEUE, 37), (IOWQ, 60)]);
+        // Read of an empty pipe: the first worker arms a poll, and the last one begins once data has arrived.
+        let again = RequestTrace {
+            course: Course::Poll,
+            before: Before { punted_ns: Some(3 * US), worker_ns: Some(95 * US), ..Before::default() },
+            vehicle: DeliveryPath::Iowq,
+            ..read()
+        };
+        assert_eq!(rows(&again), [(INLINE, 3), (IOWQ_QUEUE, 12), (IOWQ, 5), (PEER, 80)]);
+        let armed_first =
+            RequestTrace { before: Before { punted_ns: Some(92 * US), ..again.before.clone() }, ..again };
+        assert_eq!(rows(&armed_first), [(INLINE, 10), (IOWQ_QUEUE, 5), (IOWQ, 5), (PEER, 80)]);
     }
 
     #[test]

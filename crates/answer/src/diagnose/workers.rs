@@ -2,7 +2,6 @@
 
 use super::cpu::waited_behind;
 use super::errno;
-use super::reasons::is_of_storage;
 use super::{Check, RULE, RestsOn, Rule, of_stages};
 use crate::delivered::{WORTH_SAYING, has};
 use iotrail_base::words::{bytes as words_bytes, count, percent, plural, span, three_digits};
@@ -60,7 +59,9 @@ fn latency_share(t: &TraceRecord, o: &OpcodeRecord) -> Option<Bound> {
     let saved = 1.0 - worked as f64 / all_punted;
     // The part that `iowq_queue` explains.
     let queued = in_queue(t).map_or(0.0, |bound| bound.share);
-    let share = punted(o)? / all * saved.max(0.0) - queued;
+    // No thread shortens a wait for a peer or a timer.
+    let polled = of_stages(t, &[RequestStage::Poll]).map_or(0.0, |bound| bound.share);
+    let share = (punted(o)? / all * saved.max(0.0) - queued).min(1.0 - polled);
     (worked > 0).then_some(Bound { of: BoundOf::Latency, share: share.max(0.0) })
 }
 
@@ -264,7 +265,7 @@ const QUEUED: f64 = 0.1;
 
 pub const IOWQ_QUEUE: Rule = Rule {
     code: "iowq_queue",
-    about: "requests spent at least 10 % of all latency in the io-wq queue. At least half of the punted requests were file writes, and two or more were in flight on one file. Or the program limits the workers, and two or more requests per worker were in flight. Or requests (none of them a file write) spent at least half of all latency in the queue. At least four more requests than workers were then in flight",
+    about: "requests spent at least 10 % of all latency in the io-wq queue. At least half of the punted requests were file writes, and two or more were in flight on one file. Or the program limits the workers, and two or more requests per worker were in flight. Or requests (none of them a file write) spent at least half of all latency in the queue, all workers were blocked, and at least four more requests than workers were in flight",
     rests_on: RestsOn::Requests,
     advice: "write more bytes per request, spread the writes over several files, or use O_DIRECT on blocks that were written before: additional \
              in-flight writes to the same file only wait",
@@ -297,34 +298,6 @@ fn in_queue(t: &TraceRecord) -> Option<Bound> {
     of_stages(t, &[RequestStage::IowqQueue]).filter(|bound| serial && bound.share >= QUEUED)
 }
 
-/// The program limits io-wq to fewer workers than its requests need.
-fn limited(t: &TraceRecord) -> Option<Finding> {
-    let limits = t.rings.iter().filter_map(|r| r.register_calls.as_ref()).flatten();
-    if !limits.into_iter().any(|call| call.operation == "iowq_max_workers") {
-        return None;
-    }
-    let requests = t.account.as_ref()?.requests.as_ref()?;
-    let most = t.total.iowq.most_at_once.filter(|most| *most > 0)?;
-    let punted: u64 = t.total.opcodes.iter().map(handed).sum();
-    let bound = of_stages(t, &[RequestStage::IowqQueue])?;
-    let in_flight = requests.latency_sum_ns as f64 / t.total.elapsed_ns.max(1) as f64;
-    if punted < PUNTS || bound.share < QUEUED || in_flight < 2.0 * most as f64 {
-        return None;
-    }
-    let text = format!(
-        "requests spent {} of their latency in the io-wq queue: at most {} ran at a time, the limit that the program set \
-         (IORING_REGISTER_IOWQ_MAX_WORKERS), for {} requests in flight on average",
-        percent(bound.share),
-        plural(most as usize, "worker"),
-        three_digits(in_flight)
-    );
-    let evidence = [("share", bound.share), ("punted", punted as f64), ("in_flight", in_flight)];
-    let f = IOWQ_QUEUE.finding_from(punted, Severity::Warning, text, &evidence);
-    let remedy = "raise the limit of IORING_REGISTER_IOWQ_MAX_WORKERS (bounded work: files; unbounded work: sockets and the rest) to the number of \
-                  requests that may block at the same time";
-    Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
-}
-
 /// At this share of latency or more, workers are missing regardless of the program's other activity.
 const MOST_QUEUED: f64 = 0.5;
 /// Minimum share of the workers' time spent blocked: if workers run or idle, no more are needed.
@@ -340,34 +313,50 @@ fn too_few(t: &TraceRecord) -> Option<Finding> {
     let punted: u64 = t.total.opcodes.iter().map(handed).sum();
     let bound = of_stages(t, &[RequestStage::IowqQueue])?;
     let in_flight = requests.latency_sum_ns as f64 / t.total.elapsed_ns.max(1) as f64;
-    // The default limit allows four workers per CPU for files.
-    let default = WORKERS_BY_DEFAULT * u64::from(t.total.host.cpus);
+    let calls = t.rings.iter().filter_map(|r| r.register_calls.as_ref()).flatten();
+    let by_program = calls.into_iter().any(|call| call.operation == "iowq_max_workers");
+    let entries = t.rings.iter().map(|r| u64::from(r.sq_entries)).max().unwrap_or(u64::MAX);
+    let default = (WORKERS_BY_DEFAULT * u64::from(t.total.host.cpus)).min(entries);
     let workers = t.account.iter().flat_map(|a| &a.threads).filter(|thread| thread.role == Role::Iowq);
     let wall_ns: u64 = workers.map(|thread| thread.wall_ns).sum();
     let blocked_ns = workers_blocked_ns(t);
     let all_block = blocked_ns > 0 && blocked_ns as f64 >= MOSTLY * wall_ns as f64;
-    if writes > 0 || !all_block || bound.share < MOST_QUEUED || in_flight < most as f64 + MISSING || most >= default {
+    let are_missing = match by_program {
+        true => bound.share >= QUEUED && in_flight >= 2.0 * most as f64 && (punted >= PUNTS || all_block),
+        false => bound.share >= MOST_QUEUED && in_flight >= most as f64 + MISSING && all_block && writes == 0,
+    };
+    if !are_missing || (default == 0 && !by_program) {
         return None;
     }
+    let (limit, remedy) = match () {
+        () if by_program => (" ran at a time, the limit that the program set (IORING_REGISTER_IOWQ_MAX_WORKERS)", MORE),
+        () if most >= default => (" ran at a time, io-wq's default limit for files (4 per CPU, at most the SQ entries)", MORE),
+        () => (
+            " at a time",
+            "raise pids.max of the cgroup (containers: --pids-limit; services: TasksMax=) and RLIMIT_NPROC: each worker is a thread; or keep \
+             blocking requests out of io-wq (submit requests on sockets and pipes without IOSQE_ASYNC)",
+        ),
+    };
     let text = format!(
-        "requests spent {} of their latency in the io-wq queue: at most {} at a time, for {} requests in flight on average. All workers were \
-         blocked, and io-wq could not create another",
+        "requests spent {} of their latency in the io-wq queue: at most {}{limit}, for {} requests in flight on average{}",
         percent(bound.share),
         plural(most as usize, "worker"),
-        three_digits(in_flight)
+        three_digits(in_flight),
+        if remedy == MORE { "" } else { ". All workers were blocked, and io-wq could not create another" }
     );
     let evidence = [("share", bound.share), ("punted", punted as f64), ("in_flight", in_flight)];
     let f = IOWQ_QUEUE.finding_from(punted, Severity::Warning, text, &evidence);
-    let remedy = "raise pids.max of the cgroup (containers: --pids-limit; services: TasksMax=) and RLIMIT_NPROC: each worker is a thread; or keep \
-                  blocking requests out of io-wq (submit requests on sockets and pipes without IOSQE_ASYNC)";
     Some(Finding { bound: Some(bound), remedy: remedy.into(), ..f })
 }
+
+const MORE: &str = "raise the limit with IORING_REGISTER_IOWQ_MAX_WORKERS (bounded work: files; unbounded work: sockets and the rest) to the \
+                    number of requests that may block at the same time";
 
 /// For files, per CPU.
 const WORKERS_BY_DEFAULT: u64 = 4;
 
 fn queued(t: &TraceRecord) -> Option<Finding> {
-    let Some(bound) = in_queue(t) else { return limited(t).or_else(|| too_few(t)) };
+    let Some(bound) = in_queue(t) else { return too_few(t) };
     let punted: u64 = t.total.opcodes.iter().map(handed).sum();
     let durable = wait_for_durability(t);
     let why = if durable { "each write occupies its worker until its data is on the disk, and " } else { "" };
@@ -392,7 +381,7 @@ const FAR_TOO_MANY_PER_CPU: u64 = 32;
 
 pub const IOWQ_FANOUT: Rule = Rule {
     code: "iowq_fanout",
-    about: "at least two workers per CPU at a time (and at least eight). The finding does not apply if the workers waited longer for storage than for CPUs and locks, unless there were 32 or more per CPU",
+    about: "at least two workers per CPU at a time (and at least eight). The finding does not apply if the workers waited longer for storage or for peers than for CPUs and locks, unless there were 32 or more per CPU",
     rests_on: RestsOn::Requests,
     checks: &[Check::Trace(fanout)],
     ..RULE
@@ -404,12 +393,12 @@ fn fanout(t: &TraceRecord) -> Option<Finding> {
     if cpus == 0 || most < (WORKERS_PER_CPU * cpus).max(WORKERS) || punted.max(t.total.iowq.completions) < PUNTS {
         return None;
     }
-    // Workers that wait for the device concurrently are the purpose of io-wq.
-    let overlapped = worker_ns(t, |r| is_of_storage(r) && *r != Reason::RwSemaphore);
+    // Workers that wait concurrently for a device or a peer are the purpose of io-wq.
     let locks = worker_ns(t, |r| matches!(r, Reason::RwSemaphore | Reason::Mutex)) as f64;
+    let overlapped = workers_blocked_ns(t) as f64 - locks;
     let waited = waited_for_each_other(t);
     let contended = locks + waited.map_or(0.0, |(ns, _)| ns);
-    if overlapped as f64 > contended && most < FAR_TOO_MANY_PER_CPU * cpus {
+    if overlapped > contended && most < FAR_TOO_MANY_PER_CPU * cpus {
         return None;
     }
     let others = match t.total.iowq.workers {

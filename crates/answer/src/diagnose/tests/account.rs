@@ -662,9 +662,18 @@ fn too_few_io_wq_workers_are_reported_if_all_are_blocked() {
     assert!(f.text.contains("at most 3 workers at a time") && f.remedy.contains("pids.max"), "{f:?}");
     let idle = row(ThreadState::Blocked, None, Some(Reason::IowqIdle), 990_000_000);
     assert!(findings(&with(vec![blocks(), idle])).iter().all(|f| f.code != "iowq_queue"));
-    let mut many = with(vec![blocks()]);
-    many.total.host.cpus = 0;
-    assert!(findings(&many).iter().all(|f| f.code != "iowq_queue"), "as many as by default");
+    let mut by_default = with(vec![blocks()]);
+    (by_default.total.host.cpus, by_default.rings[0].sq_entries) = (2, 3);
+    let f = only(&by_default, "iowq_queue");
+    assert!(f.text.contains("at most 3 workers ran at a time, io-wq's default limit"), "{}", f.text);
+    assert!(f.remedy.contains("IORING_REGISTER_IOWQ_MAX_WORKERS") && !f.remedy.contains("pids.max"), "{}", f.remedy);
+    by_default.total.host.cpus = 0;
+    assert!(findings(&by_default).iter().all(|f| f.code != "iowq_queue"), "unknown");
+    // The program's own limit, with few requests.
+    let mut few = with(vec![blocks()]);
+    few.total.opcodes[0].punted_asked = 20;
+    few.rings[0].register_calls = Some(vec![registered("iowq_max_workers")]);
+    assert!(only(&few, "iowq_queue").text.contains("the limit that the program set"));
 }
 
 #[test]
@@ -763,6 +772,7 @@ fn concurrent_workers_that_wait_for_a_device_are_not_too_many() {
     };
     assert_eq!(with(Reason::RwSemaphore), ["iowq_fanout"]);
     assert_eq!(with(Reason::DeviceFlush), Vec::<String>::new());
+    assert_eq!(with(Reason::PipeEmpty), Vec::<String>::new());
 }
 
 #[test]
