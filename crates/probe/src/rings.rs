@@ -27,6 +27,8 @@ pub struct RingCounts {
     pub cq_entries: u32,
     /// The ring existed before the trace.
     pub found: bool,
+    /// The kernel has torn the ring down.
+    pub closed: bool,
     /// Number of the ring that another process uses, if these counts are that use; `None` for a ring itself.
     pub of: Option<u32>,
     /// Time from the first to the last counted event, in full kernel ticks; `None` if nothing was counted or the tick

@@ -33,7 +33,7 @@ pub struct TopRecord {
     pub total: TotalRates,
     /// Processes, busiest first.
     pub processes: Vec<ProcessRates>,
-    /// Rings, busiest first; at most 512. Rings of exited processes are listed as long as they have events.
+    /// Rings, busiest first; at most 512. Closed rings and rings of exited processes are listed as long as they have events.
     pub rings: Vec<RingRates>,
     /// Rates of unlisted rings; null if none. The rates of their processes and the total include them.
     #[serde(default)]

@@ -2,7 +2,7 @@
 
 use super::calls::{cpu, cpu_share};
 use super::{
-    Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, inlined, of_stages, on_average, ring_seconds,
+    Check, ENOUGH, ENOUGH_FOLLOWED, RULE, RestsOn, Rule, in_flight, inlined, of_stages, on_average, rate, ring_seconds,
 };
 use crate::delivered::has;
 use iotrail_base::words::{bytes, count, percent, three_digits};
@@ -35,6 +35,7 @@ struct Calls {
     /// requests.
     single_requests: f64,
     per_s: f64,
+    seconds: f64,
     in_flight: f64,
 }
 
@@ -57,6 +58,7 @@ impl Calls {
                 / r.enter_batches.iter().map(stands_for).sum::<f64>(),
             // Excludes requests submitted while windows finish.
             per_s: calls * t.total.followed.of_all() / ring_seconds(t, r)?,
+            seconds: ring_seconds(t, r)?,
             in_flight: in_flight(t, r, |name| !opcode::is(name, opcode::WAITS))?,
         })
     }
@@ -106,7 +108,7 @@ fn over_rings(t: &TraceRecord) -> Option<Finding> {
     let text = format!(
         "{} io_uring_enter calls per second, over {} rings, submitted one request each, and the requests completed inline, before the call returned. \
          The program makes one system call per request",
-        count(per_s),
+        rate(per_s, all.iter().map(|calls| calls.seconds).fold(f64::INFINITY, f64::min)),
         all.len()
     );
     let remedy = "use one ring per thread, prepare several requests, and submit them with one io_uring_enter; if the program never has more than one \
@@ -166,7 +168,7 @@ fn one_per_enter(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
         "{} of the io_uring_enter calls that submitted requests submitted only one: {} such calls per second while the ring was in use, with about {:.0} \
          requests in flight",
         percent(calls.single),
-        count(calls.per_s),
+        rate(calls.per_s, calls.seconds),
         calls.in_flight
     );
     Some(calls.finding(t, Severity::warning_if(calls.per_s >= ENTERS_COST_PER_S), text))
@@ -200,7 +202,7 @@ fn one_at_a_time(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let text = format!(
         "{} io_uring_enter calls per second submitted one request each{of_size} while the ring was in use, and {} of the requests completed inline, \
          before the call returned. The program makes one system call per request",
-        count(calls.per_s),
+        rate(calls.per_s, calls.seconds),
         percent(at_once)
     );
     let remedy = match small {

@@ -253,7 +253,7 @@ fn ring_spins(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
     let share = o.completions as f64 / r.completions.max(1) as f64;
     let text = format!(
         "{} {} requests per second, {} of the ring's completions: {what}",
-        count(per_s),
+        super::rate(per_s, seconds),
         o.opcode,
         percent(share)
     );

@@ -38,7 +38,7 @@ use crate::callsites;
 pub use cpu::WAITING_FOR_CPU;
 pub use failed_calls::moving_failed as failed_call;
 pub use failures::unexpected as unexpected_errors;
-use iotrail_base::words::{plural, so_many};
+use iotrail_base::words::{count, plural, so_many};
 use iotrail_schema::account::{Bound, BoundOf, Mode, RequestStage, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::finding::{Finding, Severity};
@@ -409,6 +409,15 @@ fn seconds(t: &TraceRecord) -> Option<f64> {
     let active = t.rings.iter().try_fold(0u64, |sum, r| sum.checked_add(r.active_ns?)).filter(|ns| *ns > 0);
     let ns = active.map_or(t.total.elapsed_ns, |ns| ns.min(t.total.elapsed_ns));
     (ns > 0).then_some(ns as f64 / 1e9)
+}
+
+/// The time in which a ring was in use is known to a tick of the kernel, rounded up.
+const TICKS_MATTER_S: f64 = 0.1;
+
+/// A rate over the time in which rings were in use.
+fn rate(per_s: f64, seconds: f64) -> String {
+    let at_least = if seconds < TICKS_MATTER_S { "at least " } else { "" };
+    format!("{at_least}{}", count(per_s))
 }
 
 /// Mean number of requests in flight over these seconds, by Little's law: rate × mean latency. Excludes waits

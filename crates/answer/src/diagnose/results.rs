@@ -264,7 +264,8 @@ fn empty(t: &TraceRecord) -> Option<Finding> {
     let reads = t.total.opcodes.iter().filter(|o| is(&o.opcode, READS) && !is(&o.opcode, SPLICES) && o.more == 0);
     let (o, n) = reads.map(|o| (o, none(o))).max_by_key(|(_, n)| *n)?;
     let share = n as f64 / o.outcomes().max(1) as f64;
-    let per_s = n as f64 / super::seconds(t)?;
+    let seconds = super::seconds(t)?;
+    let per_s = n as f64 / seconds;
     if n < ENOUGH || share < 0.5 || per_s < EMPTY_PER_S {
         return None;
     }
@@ -284,7 +285,7 @@ fn empty(t: &TraceRecord) -> Option<Finding> {
         percent(share),
         o.opcode,
         count(n as f64),
-        count(per_s)
+        super::rate(per_s, seconds)
     );
     let f = SHORT_READS.finding_from(o.outcomes(), Severity::Warning, text, &[("share", share), ("empty", n as f64)]);
     let bound = super::calls::cpu(super::calls::cpu_share(t, &["io_uring_enter"]).map(|cpu| cpu * share));

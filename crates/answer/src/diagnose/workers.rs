@@ -330,7 +330,9 @@ fn too_few(t: &TraceRecord) -> Option<Finding> {
     }
     let (limit, remedy) = match () {
         () if by_program => (" ran at a time, the limit that the program set (IORING_REGISTER_IOWQ_MAX_WORKERS)", MORE),
-        () if most >= default => (" ran at a time, io-wq's default limit for files (4 per CPU, at most the SQ entries)", MORE),
+        () if most >= default => {
+            (" ran at a time, io-wq's default limit for files (4 per CPU, at most the SQ entries)", MORE)
+        }
         () => (
             " at a time",
             "raise pids.max of the cgroup (containers: --pids-limit; services: TasksMax=) and RLIMIT_NPROC: each worker is a thread; or keep \

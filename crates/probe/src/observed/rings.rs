@@ -44,6 +44,7 @@ pub(super) fn by_ring(raw: &Raw, symbols: Option<&Symbols>, line: &dyn Fn(u32) -
         sq_entries: r.info.sq_entries,
         cq_entries: r.info.cq_entries,
         found: r.info.found != 0,
+        closed: r.info.gone != 0,
         of: r.info.of.checked_sub(1),
         active_ns: active_ns(r.info.first_jiffy, r.info.last_jiffy, tick_hz()),
         overflows: r.counted.ring.overflows,

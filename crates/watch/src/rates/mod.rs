@@ -118,7 +118,7 @@ impl Meter {
             sum.take(&grown, part);
             interval.all.add(&sum);
             // Delivery paths may arrive later than the counts of their completions.
-            if known.gone && sum.requests + sum.completions == 0 && sum.vehicles.is_empty() {
+            if (known.gone || ring.closed) && sum.requests + sum.completions == 0 && sum.vehicles.is_empty() {
                 continue;
             }
             let sqpoll_cpu = known.sq_thread.and_then(|now| used(now, self.sq_before.get(&ring.ring)));

@@ -199,4 +199,11 @@ fn a_ring_of_an_ended_process_is_removed_when_empty() {
     let mut meter = Meter::new(Choice::fixed(1));
     let mut rings = || meter.turn(observed(vec![ring(0, 100)], 0), &BTreeMap::new(), &gone, TWO_SECONDS).rings.len();
     assert_eq!((rings(), rings()), (1, 0));
+    let closed = RingCounts { closed: true, ..ring(0, 100) };
+    let mut meter = Meter::new(Choice::fixed(1));
+    let mut processes = || {
+        let record = meter.turn(observed(vec![closed.clone()], 0), &BTreeMap::new(), &HashMap::new(), TWO_SECONDS);
+        record.processes.iter().map(|process| process.rings).sum::<usize>()
+    };
+    assert_eq!((processes(), processes()), (1, 0), "also while the process lives");
 }

@@ -50,6 +50,9 @@ fn single_submissions_that_complete_inline_are_compared_to_plain_calls() {
     let mut reads = one_at_a_time();
     reads.rings[0].vehicles = vec![carried(DeliveryPath::DeviceIrq, 80_000, Some("36 nvme0q2"), Some(2_000))];
     assert_eq!(codes(&reads), Vec::<String>::new());
+    let mut short = one_per_enter();
+    (short.rings[0].active_ns, short.total.elapsed_ns) = (Some(4_000_000), 4_000_000);
+    assert!(only(&short, "one_per_enter").text.contains(": at least "), "known to a tick of the kernel");
     let mut rare = one_at_a_time();
     rare.rings[0].active_ns = Some(10_000_000_000);
     assert_eq!(codes(&rare), Vec::<String>::new(), "8 k calls a second");
