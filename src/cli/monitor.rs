@@ -104,6 +104,10 @@ pub struct CaptureDir {
 }
 
 impl CaptureDir {
+    pub fn is_named(&self) -> bool {
+        self.dir.is_some()
+    }
+
     pub fn path(&self) -> Result<PathBuf> {
         if let Some(dir) = &self.dir {
             return Ok(dir.clone());

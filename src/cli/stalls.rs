@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::monitor::CaptureDir;
 use iotrail_base::error::{OrFail, Result};
+use iotrail_base::words::plural;
 use iotrail_host::clock;
 use iotrail_report::terminal;
 use iotrail_schema::stall::{SCHEMA, StallList};
@@ -31,7 +32,10 @@ pub struct StallsArgs {
 
 pub fn run(args: &StallsArgs) -> Result<u8> {
     let dir = args.place.path()?;
-    let stalls = capture::list(&dir)?;
+    let (stalls, unread) = capture::list(&dir, args.place.is_named())?;
+    if unread > 0 {
+        eprintln!("iotrail: {} in {} cannot be read as a stall", plural(unread, "file"), dir.display());
+    }
     let Some(number) = args.number else {
         match args.json {
             true => terminal::print_json(&StallList { schema: SCHEMA.into(), stalls })?,

@@ -61,8 +61,14 @@ fn no_stalls() -> End {
     let json = run(&mut place.tool(["stalls", "--json", "--store", "s.db"])).ok().stdout;
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json["schema"], &json["stalls"]), (&"iotrail.stalls/1".into(), &Value::Array(vec![])));
+    let missing = run(&mut place.tool(["stalls", "--dir", "d"]));
+    assert_refused(&missing, 2, "cannot read d: No such file or directory (os error 2); specify another directory with --dir");
+    std::fs::create_dir(place.path().join("d")).expect("a directory");
     let line = "no stall 1 of 0 in d; `iotrail stalls` lists them";
     assert_refused(&run(&mut place.tool(["stalls", "1", "--dir", "d"])), 2, line);
+    std::fs::write(place.path().join("d").join("1-unreaped-1.json"), "junk").expect("a file");
+    let junk = run(&mut place.tool(["stalls", "--dir", "d"])).ok();
+    assert_eq!(junk.stderr, "iotrail: 1 file in d cannot be read as a stall\n");
     End::Passed
 }
 

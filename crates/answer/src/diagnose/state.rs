@@ -3,7 +3,7 @@
 
 use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, Rule, failed_calls};
 use iotrail_base::words::{bytes, count, plural, span};
-use iotrail_schema::account::{Bound, BoundOf, Reason, RequestStage, ThreadRow, ThreadState};
+use iotrail_schema::account::{Bound, BoundOf, CallRecord, Reason, RequestStage, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::setup_flag;
 use iotrail_schema::state::{
@@ -114,7 +114,7 @@ pub(super) const DISTANT_TIMEOUT: Rule = Rule {
 
 pub(super) const NO_PROGRESS: Rule = Rule {
     code: "no_progress",
-    about: "no completion was posted, and a program with a ring is still running. Or, at the end of the trace, threads had waited \
+    about: "no completion was posted, a program with a ring is still running, and it makes fewer than 10 system calls per second that transfer data or make it durable. Or, at the end of the trace, threads had waited \
         for completions for at least 1 s with no request in flight. Or a thread was blocked for at least 1 s by a file lock, a full pipe or a full send buffer. Or all threads were in futex(2) without a timeout for at least 1 s",
     advice: "ignore this if the program is idle; otherwise use IORING_OP_LINK_TIMEOUT or IORING_OP_ASYNC_CANCEL to end requests whose peer does not \
              answer",
@@ -459,13 +459,22 @@ fn no_progress(t: &TraceRecord) -> Option<Finding> {
     let moment = state.end.as_ref()?;
     let still_ns = moment.still_ns.filter(|ns| *ns > 0)?;
     let lines = now(moment);
-    if moment.rings.is_empty() || lines.is_empty() {
+    if moment.rings.is_empty() || lines.is_empty() || works_without_rings(t) {
         return None;
     }
     let text =
         format!("no ring took a request or posted a completion for {}: {}", span(still_ns as f64), lines.join("; "));
     let evidence = [("still_ns", still_ns as f64), ("rings", moment.rings.len() as f64)];
     Some(NO_PROGRESS.finding(Severity::Warning, text, &evidence))
+}
+
+/// System calls per second that transfer data or make it durable: a program that makes as many does not hang.
+const WORKS_PER_S: f64 = 10.0;
+
+fn works_without_rings(t: &TraceRecord) -> bool {
+    let works = |c: &&CallRecord| c.bytes.is_some_and(|bytes| bytes > 0) || c.syscall.ends_with("sync");
+    let calls: u64 = t.calls.iter().flatten().filter(works).map(|c| c.count).sum();
+    calls as f64 >= WORKS_PER_S * t.total.elapsed_ns as f64 / 1e9
 }
 
 /// No thread is left to wake the others.
@@ -747,7 +756,8 @@ fn threads_now(threads: &[ThreadNow], more: u64) -> Vec<String> {
             return format!("{who} {}", if *n == 1 { "runs" } else { "run" });
         };
         let sleeps = if *n == 1 { "sleeps" } else { "sleep" };
-        let time = t.asleep_ns.map(|ns| format!(" for {}", span(ns as f64))).unwrap_or_default();
+        let up_to = if *n == 1 { "" } else { "up to " };
+        let time = t.asleep_ns.map(|ns| format!(" for {up_to}{}", span(ns as f64))).unwrap_or_default();
         let reason = t.reason.as_ref().map(|r| format!(": {}", reason_name(r))).unwrap_or_default();
         format!("{who} {sleeps} in {call}(2){time}{reason}")
     };

@@ -108,14 +108,18 @@ fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// Stalls in a directory, newest first. Other files are skipped; a missing directory contains none.
-pub fn list(dir: &Path) -> Result<Vec<Stall>> {
+/// Stalls in a directory, newest first, and the number of captures that cannot be read. Other files are skipped.
+/// Nothing may have been captured yet: without the directory, there are none, unless it `must_exist`.
+pub fn list(dir: &Path, must_exist: bool) -> Result<(Vec<Stall>, usize)> {
     let names = match files(dir) {
         Ok(names) => names,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => vec![],
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && !must_exist => vec![],
         Err(e) => return Err(Error::input(format!("cannot read {}", dir.display()), REMEDY).because(e)),
     };
-    Ok(names.iter().rev().filter_map(|path| read(path).ok()).map(|capture| capture.stall).collect())
+    let stalls: Vec<Stall> =
+        names.iter().rev().filter_map(|path| read(path).ok()).map(|capture| capture.stall).collect();
+    let unread = names.len() - stalls.len();
+    Ok((stalls, unread))
 }
 
 pub fn read(path: &Path) -> Result<Capture> {

@@ -1,7 +1,7 @@
 //! Findings based on a small sample of traced requests.
 
 use super::*;
-use iotrail_schema::account::{Account, ThreadAccount};
+use iotrail_schema::account::{Account, CallRecord, ThreadAccount};
 use serde_json::Value;
 
 /// Counts that a rule divides or compares with a threshold, anywhere in a trace.
@@ -142,6 +142,17 @@ fn a_ring_with_a_waiting_thread_and_nothing_in_flight_hangs() {
     assert!(f.text.starts_with("io_uring_enter(2) had been waiting for 36 completions for 3.50 s"), "{}", f.text);
     assert!(f.remedy.contains("io_uring_get_sqe returns NULL"));
     assert_eq!(codes(&with(300_000_000)), Vec::<String>::new());
+}
+
+#[test]
+fn a_program_with_an_idle_ring_that_works_without_it_does_not_hang() {
+    let with = |count| {
+        let mut t = no_progress();
+        let writes = CallRecord { syscall: "pwrite64".into(), count, bytes: Some(4_096), ..CallRecord::default() };
+        (t.total.elapsed_ns, t.calls) = (6_000_000_000, Some(vec![writes]));
+        codes(&t)
+    };
+    assert_eq!((with(300), with(6)), (vec![], vec!["no_progress".to_owned()]));
 }
 
 #[test]
