@@ -215,11 +215,11 @@ pub struct LongWait {
     pub syscall: String,
     /// Why it is blocked.
     pub reason: Reason,
-    /// The pipe or socket that it reads or writes; null: the call waits for a child or another thread.
+    /// The pipe, socket or locked file; null: the call waits for a child or another thread.
     pub fd: Option<u32>,
     /// Time that it had slept in the last deep sample.
     pub for_ns: u64,
-    /// Processes that can end the wait: with the other end open, the children, or with the lock's owner.
+    /// Processes that can end the wait: with the other end open, the children, or with the lock.
     pub by: Vec<NamedProcess>,
     /// The thread that owns the lock; null: it waits for something else.
     pub owner: Option<u32>,
@@ -227,13 +227,15 @@ pub struct LongWait {
     pub cannot_end: bool,
 }
 
-/// A process, with its PID in /proc.
+/// A process that can end a wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedProcess {
     /// Process ID.
     pub tgid: u32,
     /// Name.
     pub comm: String,
+    /// System call in which its thread has been asleep longest; null: not traced, or it runs.
+    pub syscall: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -278,19 +280,8 @@ pub struct StuckWait {
     pub for_ns: u64,
     /// Number of threads blocked for this reason for at least 1 s each; with `futex`, all threads.
     pub threads: u64,
-    /// The process that holds the lock, or a traced process that can read the pipe; null: not found.
-    pub by: Option<Other>,
-}
-
-/// A process that can end a wait.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Other {
-    /// Process ID.
-    pub tgid: u32,
-    /// Name.
-    pub comm: String,
-    /// System call in which its thread has been asleep longest; null: not traced, or it runs.
-    pub syscall: Option<String>,
+    /// The process that holds the lock or can read the pipe; null: not found.
+    pub by: Option<NamedProcess>,
 }
 
 /// Threads and rings at one point in time.

@@ -1,14 +1,12 @@
 //! Kernel state of rings, threads, sockets and the cgroup: work that waits for a call which the program does not make,
 //! and programs without progress.
 
-use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, Rule, failed_calls};
+use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, Rule, failed_calls, waits};
 use iotrail_base::words::{bytes, count, plural, span};
 use iotrail_schema::account::{Bound, BoundOf, CallRecord, Reason, RequestStage, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
 use iotrail_schema::setup_flag;
-use iotrail_schema::state::{
-    ArmedRequests, Moment, Other, RingNow, RingState, StateRecord, StuckWait, ThreadNow, Unread, UnreadSocket,
-};
+use iotrail_schema::state::{ArmedRequests, Moment, RingNow, RingState, StateRecord, ThreadNow, Unread, UnreadSocket};
 use iotrail_schema::trace_record::{OpcodeRecord, TraceRecord};
 
 /// Below this share of the samples, a state is transient.
@@ -115,10 +113,12 @@ pub(super) const DISTANT_TIMEOUT: Rule = Rule {
 pub(super) const NO_PROGRESS: Rule = Rule {
     code: "no_progress",
     about: "no completion was posted, a program with a ring is still running, and it makes fewer than 10 system calls per second that transfer data or make it durable. Or, at the end of the trace, threads had waited \
-        for completions for at least 1 s with no request in flight. Or a thread was blocked for at least 1 s by a file lock, a full pipe or a full send buffer. Or all threads were in futex(2) without a timeout for at least 1 s",
+        for completions for at least 1 s with no request in flight. Or a thread was blocked for at least 1 s by a file lock, a full pipe or a full send buffer",
     advice: "ignore this if the program is idle; otherwise use IORING_OP_LINK_TIMEOUT or IORING_OP_ASYNC_CANCEL to end requests whose peer does not \
              answer",
-    checks: &[Check::Trace(|t| stuck(t).or_else(|| starved(t)).or_else(|| starved_aio(t)).or_else(|| no_progress(t)))],
+    checks: &[Check::Trace(|t| {
+        waits::stuck(t).or_else(|| starved(t)).or_else(|| starved_aio(t)).or_else(|| no_progress(t))
+    })],
     ..RULE
 };
 
@@ -475,88 +475,6 @@ fn works_without_rings(t: &TraceRecord) -> bool {
     let works = |c: &&CallRecord| c.bytes.is_some_and(|bytes| bytes > 0) || c.syscall.ends_with("sync");
     let calls: u64 = t.calls.iter().flatten().filter(works).map(|c| c.count).sum();
     calls as f64 >= WORKS_PER_S * t.total.elapsed_ns as f64 / 1e9
-}
-
-/// No thread is left to wake the others.
-fn deadlock(t: &TraceRecord, of: &StuckWait) -> Finding {
-    let who = match of.threads {
-        1 => format!("the only thread ({}, {})", of.tid, of.comm),
-        n => format!("all {} threads (thread {}, {}, …)", count(n as f64), of.tid, of.comm),
-    };
-    let text = format!(
-        "{who} waited in futex(2) without a timeout for {}: no thread was left to wake them",
-        span(of.for_ns as f64)
-    );
-    let remedy = "check which thread should release the lock, signal the condition or run the queued work: two locks taken in opposite orders, a lock taken twice, \
-                  a thread that was not created, or a pool whose threads all wait for work that is queued behind them. A debugger shows the \
-                  stacks (`gdb -p PID -batch -ex 'thread apply all bt'`)";
-    let evidence = [("for_ns", of.for_ns as f64), ("threads", of.threads as f64)];
-    let f = Finding { remedy: remedy.into(), ..NO_PROGRESS.finding(Severity::Warning, text, &evidence) };
-    bound_of_wait(t, f, of.for_ns as f64)
-}
-
-/// A thread waits for a lock that is not released, or for the reader of its pipe.
-fn stuck(t: &TraceRecord) -> Option<Finding> {
-    let state = t.state.as_ref()?;
-    // The finding `deadlock` names all threads of such a wait.
-    let of = state.stuck.as_ref().filter(|_| state.waits.iter().all(|wait| !wait.cannot_end))?;
-    if of.reason == Reason::Futex {
-        return Some(deadlock(t, of));
-    }
-    let is_lock = of.reason == Reason::FileLock;
-    let is_socket = of.reason == Reason::SocketSpace;
-    let by_itself = of.by.as_ref().is_some_and(|by| by.tgid == of.tgid);
-    let sleeps = |by: &Other| by.syscall.as_ref().map(|call| format!(", which is in {call}(2)")).unwrap_or_default();
-    let who = match &of.by {
-        Some(_) if by_itself && is_lock => "this process holds the lock itself, through another descriptor".into(),
-        Some(by) if is_lock => {
-            let sleeps = if sleeps(by).is_empty() { String::new() } else { format!("{},", sleeps(by)) };
-            format!("process {} ({}){sleeps} holds the lock", by.tgid, by.comm)
-        }
-        Some(by) => {
-            format!("the pipe is full, and its reader, process {} ({}){}, does not read", by.tgid, by.comm, sleeps(by))
-        }
-        None if is_lock => "another process or descriptor holds the lock".into(),
-        None if is_socket => "its send buffer is full, and the peer does not read".into(),
-        None => "the pipe is full, and its reader does not read".into(),
-    };
-    let more = match of.threads {
-        0 | 1 => String::new(),
-        n => format!(", like {}", plural(n as usize - 1, "other thread")),
-    };
-    let text = format!(
-        "thread {} ({}) was blocked in {}(2) on descriptor {} for {}{more}: {who}",
-        of.tid,
-        of.comm,
-        of.syscall,
-        of.fd.unwrap_or_default(),
-        span(of.for_ns as f64)
-    );
-    let waits_for_exit =
-        of.by.as_ref().and_then(|by| by.syscall.as_deref()).is_some_and(|call| call.starts_with("wait"));
-    let remedy = match (is_lock, by_itself || waits_for_exit) {
-        (true, true) => {
-            "release the lock in a thread that does not wait for it or behind it: a lock of flock(2) belongs to the open file, so that each open(2) needs its \
-             own lock, and close(2) of its last descriptor releases it; or use LOCK_NB, and try again"
-        }
-        (true, false) => {
-            "release the lock there, or end that process (`lslocks` lists locks); use LOCK_NB or F_SETLK with a limit on the retries, so that a lock that is not \
-             released is reported"
-        }
-        (false, true) => {
-            "read the pipe until its end before you wait for the exit of its writer (wait4(2)): a pipe holds 64 KiB, and then blocks the writer"
-        }
-        (false, false) if is_socket => {
-            "read the socket in the peer; with EPOLLET, until the read itself returns EAGAIN (splice(2) also returns EAGAIN if its pipe is full). Send with \
-             MSG_DONTWAIT or SO_SNDTIMEO if the peer may stop reading"
-        }
-        (false, false) => {
-            "read the pipe in the other process, or close its end there; if the reader is only slow, write from another thread or with O_NONBLOCK"
-        }
-    };
-    let evidence = [("for_ns", of.for_ns as f64), ("threads", of.threads as f64)];
-    let f = Finding { remedy: remedy.into(), ..NO_PROGRESS.finding(Severity::Warning, text, &evidence) };
-    Some(bound_of_wait(t, f, of.for_ns as f64))
 }
 
 /// A shorter wait may be for a thread that is about to submit.

@@ -2,7 +2,6 @@
 
 mod limits;
 mod queues;
-mod stuck;
 pub(crate) mod sums;
 mod waits;
 
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::namespace::Numbers;
 use iotrail_probe::snapshot::{Reader, Reading, Ring, Snapshot};
 use iotrail_schema::account::RequestAccount;
-use iotrail_schema::state::{Moment, StateRecord, StuckWait};
+use iotrail_schema::state::{Moment, StateRecord};
 use iotrail_stats::random::Random;
 use limits::Limits;
 use queues::Queues;
@@ -45,8 +44,6 @@ pub struct State {
     sums: Sums,
     queues: Queues,
     limits: Limits,
-    /// The longest one so far.
-    stuck: Option<StuckWait>,
     waits: Waits,
     /// Some processes were not read.
     is_partial: bool,
@@ -67,7 +64,6 @@ impl State {
             sums: Sums::default(),
             queues: Queues::default(),
             limits: Limits::default(),
-            stuck: None,
             waits: Waits::default(),
             is_partial: false,
             random: Random::new(std::process::id().into()),
@@ -109,8 +105,6 @@ impl State {
         if is_deep {
             let numbers = now.processes.iter().filter_map(|p| self.numbers.here(p.tgid));
             numbers.for_each(|number| self.limits.meet(number));
-            let longest = self.stuck.as_ref().map_or(0, |of| of.for_ns);
-            self.stuck = stuck::of(&now, &self.numbers).filter(|of| of.for_ns > longest).or(self.stuck.take());
             self.waits.take(&now, &self.numbers, false);
         }
         self.sums.take(&now);
@@ -132,12 +126,8 @@ impl State {
             self.sums.take(&now);
         }
         self.reader.as_ref()?;
-        Some(StateRecord {
-            memory: self.limits.record(),
-            stuck: self.stuck.take(),
-            waits: self.waits.record(),
-            ..self.sums.record(self.start.take(), runs)
-        })
+        let (waits, stuck) = self.waits.record();
+        Some(StateRecord { memory: self.limits.record(), stuck, waits, ..self.sums.record(self.start.take(), runs) })
     }
 
     /// Adds the time in the rings' queues to the account of requests.

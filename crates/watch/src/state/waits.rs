@@ -1,20 +1,22 @@
 //! Threads that sleep for long in a call which another thread or process must end, and whether it can.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::time::Instant;
 
-use iotrail_host::procfs;
+use iotrail_host::procfs::{self, Status};
 use iotrail_path::delivery::syscall_name;
+use iotrail_path::sleep;
 use iotrail_probe::snapshot::{self, Snapshot, Thread};
 use iotrail_schema::account::Reason;
-use iotrail_schema::state::{LongWait, NamedProcess};
+use iotrail_schema::state::{LongWait, NamedProcess, StuckWait};
 
 use crate::namespace::Numbers;
 
 /// Shorter waits end by themselves.
-pub(super) const LONG_NS: u64 = 1_000_000_000;
+const LONG_NS: u64 = 1_000_000_000;
 
 /// Maximum number of recorded waits.
 const LISTED: usize = 8;
@@ -22,26 +24,30 @@ const LISTED: usize = 8;
 /// Searches may take 1 in this many parts of the time.
 const PART: u32 = 100;
 
-/// Number of processes and threads above which /proc is not searched.
-const PROCESSES: usize = 4096;
+/// Number of threads above which a sample is not searched, and of processes above which their descriptors are not.
 const THREADS: usize = 512;
+const PROCESSES: usize = 4096;
 
 /// futex(2) operations that wait, and flags in include/uapi/linux/futex.h.
-pub(super) const FUTEX_WAIT: u64 = 0;
+const FUTEX_WAIT: u64 = 0;
 const FUTEX_LOCK_PI: u64 = 6;
-pub(super) const FUTEX_WAIT_BITSET: u64 = 9;
-pub(super) const FUTEX_PRIVATE: u64 = 128;
-pub(super) const FUTEX_CLOCK_REALTIME: u64 = 256;
+const FUTEX_WAIT_BITSET: u64 = 9;
+const FUTEX_PRIVATE: u64 = 128;
+const FUTEX_CLOCK_REALTIME: u64 = 256;
 const FUTEX_TID: u32 = 0x3fff_ffff;
+
+/// A wait, with its thread's number of sleeps.
+type Slept<T> = (u64, T);
 
 /// The longest waits of the trace.
 #[derive(Debug, Default)]
 pub struct Waits {
-    /// Threads of the last search, with their number of sleeps: the same sleeps have the same wakers.
+    /// Threads of the last search: the same sleeps have the same wakers.
     last: BTreeSet<(u32, u64)>,
     /// Time before which no search starts.
     next: Option<Instant>,
-    found: Vec<LongWait>,
+    found: Vec<Slept<LongWait>>,
+    stuck: Option<Slept<StuckWait>>,
 }
 
 /// What can end a thread's sleep, by the IDs that /proc shows.
@@ -53,12 +59,13 @@ enum Waker {
     Own,
     /// The owner of a lock.
     Thread(u32),
+    /// A thread of any process that shares the memory.
+    Any,
 }
 
 /// The other end of a descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct End {
-    fd: u32,
     link: String,
     /// Whether a descriptor with this access mode (O_ACCMODE) can end the wait.
     reads: bool,
@@ -74,97 +81,150 @@ impl Waits {
         if key.is_empty() || own().count() > THREADS {
             return;
         }
-        for wait in &mut self.found {
-            let same = long().find(|t| t.tid == wait.tid && self.last.contains(&(t.tid, t.sleeps)));
-            wait.for_ns = wait.for_ns.max(same.and_then(|t| t.asleep_ns).unwrap_or(0));
+        let found = self.found.iter_mut().map(|(sleeps, wait)| (wait.tid, *sleeps, &mut wait.for_ns));
+        let stuck = self.stuck.iter_mut().map(|(sleeps, of)| (of.tid, *sleeps, &mut of.for_ns));
+        for (tid, sleeps, for_ns) in found.chain(stuck) {
+            let same = long().find(|t| (t.tid, t.sleeps) == (tid, sleeps));
+            *for_ns = (*for_ns).max(same.and_then(|t| t.asleep_ns).unwrap_or(0));
         }
         let began = Instant::now();
         if key == self.last || !is_last && self.next.is_some_and(|next| began < next) {
             return;
         }
-        let mut found = search(sample, numbers);
+        let (mut found, stuck) = search(sample, numbers);
         self.next = Some(began + began.elapsed() * PART);
         self.last = key;
-        found.sort_by_key(|wait| (!wait.cannot_end, std::cmp::Reverse(wait.for_ns)));
+        found.sort_by_key(|(_, wait)| (!wait.cannot_end, Reverse(wait.for_ns)));
         found.truncate(LISTED);
-        let rank = |waits: &[LongWait]| waits.first().map(|wait| (wait.cannot_end, wait.for_ns));
+        let rank = |waits: &[Slept<LongWait>]| waits.first().map(|(_, wait)| (wait.cannot_end, wait.for_ns));
         if rank(&found) >= rank(&self.found) {
             self.found = found;
         }
+        let longest_ns = self.stuck.as_ref().map_or(0, |(_, of)| of.for_ns);
+        self.stuck = stuck.filter(|(_, of)| of.for_ns > longest_ns).or(self.stuck.take());
     }
 
-    pub fn record(&self) -> Vec<LongWait> {
-        self.found.clone()
+    pub fn record(&self) -> (Vec<LongWait>, Option<StuckWait>) {
+        (self.found.iter().map(|(_, wait)| wait.clone()).collect(), self.stuck.as_ref().map(|(_, of)| of.clone()))
     }
 }
 
-/// The long waits of a sample whose wakers are known.
-fn search(sample: &Snapshot, numbers: &Numbers) -> Vec<LongWait> {
+/// The long waits of a sample whose wakers are known or that block a call, and the one that blocks it longest.
+fn search(sample: &Snapshot, numbers: &Numbers) -> (Vec<Slept<LongWait>>, Option<Slept<StuckWait>>) {
     let threads: Vec<&Thread> = sample.threads.iter().filter(|t| !t.is_kernels).collect();
+    let reasons: Vec<Option<Reason>> = threads.iter().map(|t| reason(t)).collect();
+    if reasons.iter().all(|reason| matches!(reason, None | Some(Reason::Epoll))) {
+        return (vec![], None);
+    }
     let shown = |id: u32| numbers.in_proc(id).unwrap_or(0);
-    if threads.iter().all(|t| snapshot::reason(&t.stack).is_none_or(|reason| reason == Reason::Epoll)) {
-        return vec![];
-    }
-    let processes = procfs::processes();
-    if processes.len() > PROCESSES {
-        return vec![];
-    }
-    let ends: Vec<Option<End>> = threads.iter().map(|t| other_end(t, shown(t.tgid))).collect();
-    let wanted: BTreeSet<&str> = ends.iter().flatten().map(|end| end.link.as_str()).collect();
-    let open = holders(&processes, &wanted);
-    let waker = |(t, end): (&&Thread, &Option<End>)| -> Option<Waker> {
-        let own = shown(t.tgid);
-        if let Some(end) = end {
-            let of = open.get(end.link.as_str()).into_iter().flatten();
-            let meant = of.filter(|(_, reads, writes)| end.reads && *reads || end.writes && *writes);
-            let by: BTreeSet<u32> = meant.map(|(pid, ..)| *pid).collect();
-            return (!by.is_empty()).then(|| Waker::Processes(by.into_iter().collect()));
-        }
-        match snapshot::reason(&t.stack)? {
-            Reason::Child => {
-                let children = procfs::children(own, &procfs::threads(own));
-                (!children.is_empty()).then_some(Waker::Processes(children))
-            }
-            Reason::Futex => futex(t, own),
-            _ => None,
-        }
-    };
-    let wakers: Vec<Option<Waker>> = threads.iter().zip(&ends).map(waker).collect();
     let ids: Vec<(u32, u32)> = threads.iter().map(|t| (shown(t.tgid), shown(t.tid))).collect();
-    let runs = |tid: u32| procfs::Stat::of(tid).is_some_and(|stat| !stat.is_zombie());
-    let stuck = stuck(&ids, &wakers, sample.rings.is_empty(), &runs);
-    let one = |i: usize| {
-        let (t, waker) = (threads[i], wakers[i].as_ref()?);
-        let for_ns = t.asleep_ns.filter(|ns| stuck[i] || *ns >= LONG_NS)?;
-        let (by, owner) = match waker {
-            Waker::Processes(by) => (by.clone(), None),
-            Waker::Own => (vec![ids[i].0], None),
-            Waker::Thread(tid) => {
-                (procfs::Status::of(*tid).map(|status| status.tgid).into_iter().collect(), Some(*tid))
+    let end = |i: usize| other_end(threads[i], reasons[i].as_ref()?, ids[i].0);
+    let ends: Vec<Option<End>> = (0..threads.len()).map(end).collect();
+    let open = holders(&ends.iter().flatten().map(|end| end.link.as_str()).collect());
+    let waker = |i: usize| {
+        let own = ids[i].0;
+        let by: BTreeSet<u32> = match reasons[i].as_ref()? {
+            Reason::Futex => return futex(threads[i], own),
+            Reason::Child => procfs::children(own, &procfs::threads(own)).into_iter().collect(),
+            Reason::FileLock => lock_holder(&procfs::text("/proc/locks")?, own).into_iter().collect(),
+            _ => {
+                let end = ends[i].as_ref()?;
+                let of = open.get(end.link.as_str()).into_iter().flatten();
+                let meant = of.filter(|(_, reads, writes)| end.reads && *reads || end.writes && *writes);
+                meant.map(|(pid, ..)| *pid).collect()
             }
         };
-        let named = |pid: u32| NamedProcess { tgid: pid, comm: procfs::comm(pid, pid).unwrap_or_default() };
-        Some(LongWait {
+        (!by.is_empty()).then(|| Waker::Processes(by.into_iter().collect()))
+    };
+    let wakers: Vec<Option<Waker>> = (0..threads.len()).map(waker).collect();
+    let runs = |tid: u32| procfs::Stat::of(tid).is_some_and(|stat| !stat.is_zombie());
+    let stuck = stuck(&ids, &wakers, sample.rings.is_empty(), &runs);
+    let named = |pid: u32| {
+        let tgid = numbers.of_proc(pid).unwrap_or(pid);
+        let sleeping = threads.iter().filter(|t| t.tgid == tgid && t.asleep).max_by_key(|t| t.asleep_ns);
+        let syscall = sleeping.and_then(|t| t.call).map(syscall_name);
+        Some(NamedProcess { tgid, comm: procfs::comm(pid, pid)?, syscall })
+    };
+    let one = |i: usize| {
+        let (t, reason) = (threads[i], reasons[i].clone()?);
+        let for_ns = t.asleep_ns.filter(|ns| stuck[i] || *ns >= LONG_NS)?;
+        let (by, owner) = match &wakers[i] {
+            Some(Waker::Processes(by)) => (by.clone(), None),
+            Some(Waker::Own) => (vec![ids[i].0], None),
+            Some(Waker::Thread(tid)) => (Status::of(*tid).map(|status| status.tgid).into_iter().collect(), Some(*tid)),
+            None if blocks(&reason) => (vec![], None),
+            None | Some(Waker::Any) => return None,
+        };
+        let has_fd = blocks(&reason) || matches!(reason, Reason::PipeEmpty | Reason::SocketData);
+        let wait = LongWait {
             tid: t.tid,
             tgid: t.tgid,
             comm: t.comm.clone(),
             syscall: syscall_name(t.call?),
-            reason: if owner.is_some() { Reason::Lock } else { snapshot::reason(&t.stack)? },
-            fd: ends[i].as_ref().map(|end| end.fd),
+            reason: if owner.is_some() { Reason::Lock } else { reason },
+            fd: has_fd.then_some(t.arguments[0] as u32),
             for_ns,
-            by: by.into_iter().take(LISTED).map(named).collect(),
+            by: by.into_iter().take(LISTED).filter_map(named).collect(),
             owner,
             cannot_end: stuck[i],
-        })
+        };
+        Some((t.sleeps, wait))
     };
-    (0..threads.len()).filter_map(one).collect()
+    let waits: Vec<Slept<LongWait>> = (0..threads.len()).filter_map(one).collect();
+    let stuck = blocked(&waits).or_else(|| in_futex(&threads, &wakers, &waits));
+    (waits, stuck)
+}
+
+fn reason(t: &Thread) -> Option<Reason> {
+    let call = || t.call.filter(|_| t.asleep).map(syscall_name);
+    snapshot::reason(&t.stack).or_else(|| sleep::reason_of_call(&call()?))
+}
+
+/// Whether a call that may wait only briefly sleeps for this reason.
+fn blocks(reason: &Reason) -> bool {
+    matches!(reason, Reason::FileLock | Reason::PipeFull | Reason::SocketSpace)
+}
+
+/// The longest wait for a file lock, for the reader of a pipe or for space in a socket.
+fn blocked(waits: &[Slept<LongWait>]) -> Option<Slept<StuckWait>> {
+    let long = || waits.iter().filter(|(_, wait)| blocks(&wait.reason) && wait.for_ns >= LONG_NS);
+    let (sleeps, wait) = long().max_by_key(|(_, wait)| wait.for_ns)?;
+    let another = wait.by.iter().find(|p| p.tgid != wait.tgid).or(wait.by.first());
+    let threads = long().filter(|(_, other)| other.reason == wait.reason).count();
+    let by = another.filter(|_| wait.reason != Reason::SocketSpace).cloned();
+    Some((*sleeps, StuckWait { by, ..stuck_wait(wait, threads) }))
+}
+
+/// All threads wait in futex(2) without a timeout, or for a process whose threads do.
+fn in_futex(threads: &[&Thread], wakers: &[Option<Waker>], waits: &[Slept<LongWait>]) -> Option<Slept<StuckWait>> {
+    // A futex that processes share may be woken by one that is not traced.
+    let (sleeps, wait) = waits.iter().find(|(_, wait)| wait.reason == Reason::Futex)?;
+    let is_stuck = |(t, waker): (&&Thread, &Option<Waker>)| {
+        waker.is_some() && matches!(reason(t), Some(Reason::Futex | Reason::Child))
+    };
+    let for_ns = threads.iter().map(|t| t.asleep_ns.unwrap_or(0)).min().filter(|ns| *ns >= LONG_NS)?;
+    let all = threads.iter().zip(wakers).all(is_stuck);
+    all.then(|| (*sleeps, StuckWait { for_ns, ..stuck_wait(wait, threads.len()) }))
+}
+
+fn stuck_wait(wait: &LongWait, threads: usize) -> StuckWait {
+    StuckWait {
+        tid: wait.tid,
+        tgid: wait.tgid,
+        comm: wait.comm.clone(),
+        syscall: wait.syscall.clone(),
+        fd: wait.fd,
+        reason: wait.reason.clone(),
+        for_ns: wait.for_ns,
+        threads: threads as u64,
+        by: None,
+    }
 }
 
 /// The end that a read or write of a pipe or a socket waits for; `None` for other calls.
-fn other_end(t: &Thread, pid: u32) -> Option<End> {
-    let reason = snapshot::reason(&t.stack).filter(|_| t.asleep)?;
-    let fd = u32::try_from(t.arguments[0]).ok()?;
-    let end = |link, reads, writes| Some(End { fd, link, reads, writes });
+fn other_end(t: &Thread, reason: &Reason, pid: u32) -> Option<End> {
+    let fd = t.arguments[0] as u32;
+    let end = |link, reads, writes| Some(End { link, reads, writes });
     let link = || Some(fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?.to_str()?.to_owned());
     match reason {
         Reason::PipeEmpty => end(link()?, false, true),
@@ -191,12 +251,10 @@ fn tcp_peer(pid: u32, link: &str) -> Option<u64> {
 }
 
 /// Processes with one of these files open, and whether their descriptor reads and writes.
-pub(super) fn holders<'w>(processes: &[u32], wanted: &BTreeSet<&'w str>) -> BTreeMap<&'w str, Vec<(u32, bool, bool)>> {
+fn holders<'w>(wanted: &BTreeSet<&'w str>) -> BTreeMap<&'w str, Vec<(u32, bool, bool)>> {
     let mut found: BTreeMap<&str, Vec<(u32, bool, bool)>> = BTreeMap::new();
-    if wanted.is_empty() {
-        return found;
-    }
-    for pid in processes {
+    let processes = if wanted.is_empty() { vec![] } else { procfs::processes() };
+    for pid in processes.iter().filter(|_| processes.len() <= PROCESSES) {
         for fd in procfs::numbers(format!("/proc/{pid}/fd")) {
             let Ok(link) = fs::read_link(format!("/proc/{pid}/fd/{fd}")) else { continue };
             let Some(link) = link.to_str().and_then(|link| wanted.get(link)) else { continue };
@@ -210,11 +268,22 @@ pub(super) fn holders<'w>(processes: &[u32], wanted: &BTreeSet<&'w str>) -> BTre
     found
 }
 
-/// Who wakes a thread in futex(2). `None`: anyone, or a timeout.
+/// The process that holds a file lock for which this process waits. /proc/locks: `1: FLOCK ADVISORY WRITE 9 …`, and
+/// behind it `1: -> FLOCK ADVISORY WRITE 7 …` for each waiter.
+fn lock_holder(locks: &str, waiter: u32) -> Option<u32> {
+    let lines: Vec<Vec<&str>> = locks.lines().map(|line| line.split_whitespace().collect()).collect();
+    let waits = |line: &&Vec<&str>| line.get(1) == Some(&"->") && line.get(5) == Some(&waiter.to_string().as_str());
+    let number = lines.iter().find(waits)?.first();
+    let holds = |line: &&Vec<&str>| line.first() == number && line.get(1) != Some(&"->");
+    lines.iter().find(holds)?.get(4)?.parse().ok()
+}
+
+/// Who wakes a thread in futex(2). `None`: a timeout, or unknown.
 fn futex(t: &Thread, pid: u32) -> Option<Waker> {
     let [at, operation, expected, timeout, _] = t.arguments;
     let command = operation & !(FUTEX_PRIVATE | FUTEX_CLOCK_REALTIME);
-    if timeout != 0 || ![FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET].contains(&command) {
+    let is_futex = t.call.map(syscall_name).is_some_and(|call| call == "futex");
+    if !is_futex || timeout != 0 || ![FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET].contains(&command) {
         return None;
     }
     let mut bytes = [0; 20];
@@ -222,13 +291,22 @@ fn futex(t: &Thread, pid: u32) -> Option<Waker> {
     let word = |i: usize| u32::from_ne_bytes(bytes[i * 4..][..4].try_into().expect("four bytes"));
     if memory.is_ok() {
         if command == FUTEX_LOCK_PI {
-            return Some(Waker::Thread(word(0) & FUTEX_TID));
+            return shown_thread(pid, word(0) & FUTEX_TID).map(Waker::Thread);
         }
         if let Some(owner) = owner(expected as u32, [0, 1, 2, 3, 4].map(word)) {
-            return Some(Waker::Thread(owner));
+            return shown_thread(pid, owner).map(Waker::Thread);
         }
     }
-    (operation & FUTEX_PRIVATE != 0).then_some(Waker::Own)
+    Some(if operation & FUTEX_PRIVATE != 0 { Waker::Own } else { Waker::Any })
+}
+
+/// The ID in /proc of a thread that has this ID in the process's PID namespace.
+fn shown_thread(pid: u32, tid: u32) -> Option<u32> {
+    let of = |id: u32| Status::of(id).map(|status| status.numbers);
+    match of(pid)?.len() {
+        1 => Some(tid),
+        _ => procfs::threads(pid).into_iter().find(|shown| of(*shown).is_some_and(|ids| ids.last() == Some(&tid))),
+    }
 }
 
 /// The owner of glibc's pthread_mutex_t: lock word, recursions, owner, users, kind. A robust mutex is not owned by a
@@ -251,7 +329,7 @@ fn stuck(ids: &[(u32, u32)], wakers: &[Option<Waker>], without_rings: bool, runs
     };
     loop {
         let keeps = |i: usize| match &wakers[i] {
-            None => false,
+            None | Some(Waker::Any) => false,
             Some(Waker::Own) => of_process(&stuck, ids[i].0),
             // A ring may hold the other end.
             Some(Waker::Processes(by)) => without_rings && by.iter().all(|pid| of_process(&stuck, *pid)),
@@ -298,6 +376,31 @@ mod tests {
             "a signal may end this"
         );
         assert_eq!(stuck_of(&[a, b], vec![by(&[1]), Some(Waker::Own)]), [true, true], "the write end of its own pipe");
+    }
+
+    #[test]
+    fn threads_that_all_wait_in_futex_without_a_timeout_wait_for_each_other() {
+        let call = |name: &str| (0..512).find(|nr| syscall_name(*nr) == name);
+        let asleep_ns = Some(2 * LONG_NS);
+        let of = |call, arguments| Thread { asleep: true, asleep_ns, call, arguments, ..Thread::default() };
+        let lock = || of(call("futex"), [0, FUTEX_PRIVATE, 2, 0, 0]);
+        let join = || of(call("futex"), [0, 9 | FUTEX_CLOCK_REALTIME, 7, 0, 0]);
+        let with = |threads: Vec<Thread>| {
+            let (_, stuck) = search(&Snapshot { threads, ..Snapshot::default() }, &Numbers::SAME);
+            stuck.map(|(_, of)| (of.threads, of.for_ns))
+        };
+        assert_eq!(with(vec![join(), lock()]), Some((2, 2 * LONG_NS)));
+        assert_eq!(with(vec![join()]), None, "its thread may have been created by another process");
+        assert_eq!(with(vec![lock(), of(call("futex"), [0, FUTEX_PRIVATE, 2, 0x7ff, 0])]), None, "a timeout");
+        assert_eq!(with(vec![lock(), of(call("epoll_wait"), [0; 5])]), None);
+        assert_eq!(with(vec![lock(), Thread { asleep_ns: Some(1), ..lock() }]), None);
+    }
+
+    #[test]
+    fn the_holder_of_a_lock_is_listed_before_its_waiters() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 9 fe:00:131 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 7 fe:00:131 0 EOF\n\
+                     2: POSIX  ADVISORY  READ 5 fe:00:132 0 EOF\n";
+        assert_eq!((lock_holder(locks, 7), lock_holder(locks, 5)), (Some(9), None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use iotrail_schema::account::{
     ThreadState, WaitEnds, WokenBy,
 };
 use iotrail_schema::runnable::HadCpu;
-use iotrail_schema::state::{Other, StateRecord, StuckWait};
+use iotrail_schema::state::{NamedProcess, StateRecord, StuckWait};
 use iotrail_schema::trace_record::{ContextRecord, EndedRequest, FileRequests, RegisterCalls};
 use iotrail_testing::state;
 
@@ -953,8 +953,8 @@ fn writes_that_wait_for_another_threads_sync_are_reported_with_it() {
 
 #[test]
 fn a_long_wait_for_a_lock_or_a_reader_names_the_process_that_can_end_it() {
-    let with = |reason: Reason, syscall: &str, tgid: u32, other: &str| {
-        let by = Other { tgid, comm: "db".into(), syscall: Some(other.into()) };
+    let with = |code: &str, reason: Reason, syscall: &str, tgid: u32, other: &str| {
+        let by = NamedProcess { tgid, comm: "db".into(), syscall: Some(other.into()) };
         let (syscall, comm) = (syscall.into(), "db".into());
         let of = StuckWait {
             tid: 8,
@@ -969,20 +969,20 @@ fn a_long_wait_for_a_lock_or_a_reader_names_the_process_that_can_end_it() {
         };
         let mut t = clean();
         t.state = Some(StateRecord { stuck: Some(of), ..state::calm() });
-        only(&t, "no_progress")
+        only(&t, code)
     };
-    let f = with(Reason::FileLock, "flock", 7, "futex");
+    let f = with("no_progress", Reason::FileLock, "flock", 7, "futex");
     let text = "thread 8 (db) was blocked in flock(2) on descriptor 4 for 3.40 s, like 3 other threads: this process holds the lock itself";
     assert!(f.text.starts_with(text) && f.remedy.contains("LOCK_NB"), "{f:?}");
-    let f = with(Reason::FileLock, "fcntl", 9, "futex");
+    let f = with("no_progress", Reason::FileLock, "fcntl", 9, "futex");
     assert!(f.text.ends_with("process 9 (db), which is in futex(2), holds the lock"), "{}", f.text);
-    let f = with(Reason::Futex, "futex", 9, "futex");
+    let f = with("deadlock", Reason::Futex, "futex", 9, "futex");
     assert!(
         f.text.starts_with("all 4 threads (thread 8, db, …) waited in futex(2) without a timeout for 3.40 s"),
         "{}",
         f.text
     );
-    let f = with(Reason::PipeFull, "write", 9, "wait4");
+    let f = with("no_progress", Reason::PipeFull, "write", 9, "wait4");
     assert!(f.text.contains("its reader, process 9 (db), which is in wait4(2), does not read"), "{}", f.text);
     assert!(f.remedy.starts_with("read the pipe until its end before you wait for the exit"), "{}", f.remedy);
 }

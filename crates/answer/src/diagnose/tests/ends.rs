@@ -235,6 +235,10 @@ fn each_thread_of_a_deadlock_is_reported_with_what_it_waits_for() {
     assert_eq!(codes(&t), Vec::<String>::new());
     let end = waits::other_end(&t, "write");
     assert_eq!(end.unwrap(), "for 3.20 s, the other end of descriptor 4 was open in process 7 (build)");
+    let locked = with(&|wait| wait.reason = if wait.fd.is_some() { Reason::FileLock } else { Reason::Child });
+    let f = only(&locked, "deadlock");
+    assert!(f.text.ends_with("for a file lock (descriptor 4), which process 7 (build) holds"), "{}", f.text);
+    assert!(f.remedy.starts_with("take the locks in the same order"), "{}", f.remedy);
     let dead = with(&|wait| {
         let lock = ("futex".into(), Reason::Lock, Some(99), vec![]);
         (wait.syscall, wait.reason, wait.owner, wait.by) = lock;

@@ -410,7 +410,7 @@ pub(super) fn unread_socket() -> TraceRecord {
 
 /// A parent waits for its child, whose output it does not read.
 pub(super) fn deadlock() -> TraceRecord {
-    let process = |tgid| NamedProcess { tgid, comm: "build".into() };
+    let process = |tgid| NamedProcess { tgid, comm: "build".into(), syscall: None };
     let wait = |tid, syscall: &str, reason, fd, by| LongWait {
         tid,
         tgid: tid,
