@@ -103,7 +103,7 @@ impl State {
         let is_deep = began >= self.deep;
         let Some(now) = self.read(tgids, is_deep) else { return };
         if is_deep {
-            let numbers = now.processes.iter().filter_map(|p| self.numbers.here(p.tgid));
+            let numbers = now.processes.iter().filter_map(|p| self.numbers.in_proc(p.tgid));
             numbers.for_each(|number| self.limits.meet(number));
             self.waits.take(&now, &self.numbers, false);
         }
