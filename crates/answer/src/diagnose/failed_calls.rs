@@ -186,36 +186,20 @@ pub const CALLS_FAIL: Rule = Rule {
     ..RULE
 };
 
-const MOVES: [&str; 22] = [
-    "read",
-    "readv",
-    "pread64",
-    "preadv",
-    "preadv2",
-    "write",
-    "writev",
-    "pwrite64",
-    "pwritev",
-    "pwritev2",
-    "recvfrom",
-    "recvmsg",
-    "recvmmsg",
-    "sendto",
-    "sendmsg",
-    "sendmmsg",
-    "accept",
-    "accept4",
-    "connect",
-    "sendfile",
-    "splice",
-    "copy_file_range",
-];
+/// Reads and writes of any file.
+const PLAIN: [&str; 10] =
+    ["read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev", "pwritev2"];
+
+const TRANSFERS: [&str; 9] =
+    ["recvfrom", "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg", "sendfile", "splice", "copy_file_range"];
+
+const CONNECTS: [&str; 3] = ["accept", "accept4", "connect"];
 
 const SYNCS: [&str; 6] = ["fsync", "fdatasync", "syncfs", "sync_file_range", "msync", "fallocate"];
 
 /// Most frequent failure of reads, writes or syncs with an errno other than EAGAIN and EINTR.
 pub fn moving_failed(t: &TraceRecord) -> Option<String> {
-    let moves = of_name(t, &MOVES).filter(|c| !c.syscall.starts_with("accept") && c.syscall != "connect");
+    let moves = of_name(t, &PLAIN).chain(of_name(t, &TRANSFERS));
     let failed = moves.chain(of_name(t, &SYNCS)).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
     let meant = failed.filter(|(_, errno, _)| *errno != "EAGAIN" && *errno != "EINTR");
     let (c, errno, n) = meant.max_by_key(|(.., n)| *n)?;
@@ -229,7 +213,7 @@ pub fn moving_failed(t: &TraceRecord) -> Option<String> {
 const FAIL: f64 = 0.9;
 
 fn calls_fail(t: &TraceRecord) -> Option<Finding> {
-    let failed = of_name(t, &MOVES).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
+    let failed = moving(t).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
     // epoll reports a descriptor that the program has closed: see `epoll_spins`.
     let stale = t.calls.iter().flatten().flat_map(|c| &c.woken_by).any(|by| by.is_closed);
     let failed = failed.filter(|(_, errno, _)| !stale || errno.as_str() != "EBADF");
@@ -292,7 +276,7 @@ fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
             "another process, or another descriptor of this process, holds the lock (LOCK_NB)",
             "hold the lock for a shorter time there; or wait without LOCK_NB instead of sleeping and trying again",
         ),
-        (_, "EINVAL") if is_plain(syscall) => (
+        (_, "EINVAL") if PLAIN.contains(&syscall) => (
             "with O_DIRECT, the buffer's address, the offset and the length must be multiples of the device's logical block size (often 512 or 4096 bytes); \
              otherwise the file does not support the call",
             "align them (posix_memalign(3); statx(2) with STATX_DIOALIGN reports the required alignment), or open the file without O_DIRECT",
@@ -312,9 +296,8 @@ fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Reads or writes bytes of any file.
-fn is_plain(syscall: &str) -> bool {
-    MOVES.iter().take_while(|name| **name != "recvfrom").any(|name| *name == syscall)
+fn moving(t: &TraceRecord) -> impl Iterator<Item = &CallRecord> {
+    of_name(t, &PLAIN).chain(of_name(t, &TRANSFERS)).chain(of_name(t, &CONNECTS))
 }
 
 /// Minimum share of the calls for errors due to a limit to be more than single events.
@@ -322,7 +305,7 @@ const LIMITED: f64 = 0.01;
 
 fn limited(t: &TraceRecord) -> Option<Finding> {
     let names = ["fcntl", "flock", "open", "openat", "openat2"];
-    let calls = of_name(t, &MOVES).chain(of_name(t, &SYNCS)).chain(of_name(t, &names));
+    let calls = moving(t).chain(of_name(t, &SYNCS)).chain(of_name(t, &names));
     let failed = calls.flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
     let of_limits = failed.filter_map(|(c, errno, n)| Some((c, errno, n, limit(&c.syscall, errno)?)));
     let meant = of_limits.filter(|(c, _, n, _)| *n >= super::ENOUGH_EVENTS && *n as f64 >= LIMITED * c.judged() as f64);
