@@ -479,7 +479,6 @@ fn socket_queue(q: &types::snapshot_queue) -> SocketQueue {
         types::socket_queue::QUEUE_DROPPED => Queue::Dropped,
         _ => Queue::Full,
     };
-    let is_unread = matches!(queue, Queue::Unread | Queue::Unaccepted);
     SocketQueue {
         tgid: q.tgid,
         fd: q.fd,
@@ -487,8 +486,8 @@ fn socket_queue(q: &types::snapshot_queue) -> SocketQueue {
         amount: q.amount,
         limit: q.limit,
         listens: q.listens != 0,
-        is_set: q.is_set != 0 && !is_unread,
-        is_disarmed: q.is_set != 0 && is_unread,
+        is_set: q.is_set != 0,
+        is_disarmed: q.is_disarmed != 0,
         epoll: q.epoll,
         file: q.file,
     }

@@ -119,7 +119,8 @@ struct snapshot_queue {
 	__u32 amount;
 	__u32 limit;   /* bytes of the buffer, or connections */
 	__u32 listens;
-	__u32 is_set;  /* the program set the size of the buffer; QUEUE_UNREAD, QUEUE_UNACCEPTED: EPOLLONESHOT has disarmed the descriptor */
+	__u16 is_set;  /* the program set the size of the buffer */
+	__u16 is_disarmed; /* EPOLLONESHOT has disabled its events */
 	__u64 epoll;   /* private data of its file; 0: the socket is in none */
 	__u64 file;
 };

@@ -160,7 +160,7 @@ static __noinline int write_queues(struct walk *w, struct file___held *file, str
 	}
 	bool edge = events & EPOLLET && events & EPOLLIN;
 	/* An event has disabled all events, until EPOLL_CTL_MOD. */
-	bool disarmed = events & EPOLLONESHOT && !(events & EPOLL_EVENTS);
+	out.is_disarmed = events & EPOLLONESHOT && !(events & EPOLL_EVENTS);
 	out.listens = BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN;
 	if (out.listens || protocol == IPPROTO_UDP) {
 		out.queue = QUEUE_DROPPED;
@@ -172,8 +172,7 @@ static __noinline int write_queues(struct walk *w, struct file___held *file, str
 	if (out.listens) {
 		out.queue = QUEUE_UNACCEPTED;
 		out.amount = family == AF_UNIX ? BPF_CORE_READ(sk, sk_receive_queue.qlen) : BPF_CORE_READ(sk, sk_ack_backlog);
-		out.is_set = disarmed;
-		if (edge || disarmed || !node)
+		if (edge || out.is_disarmed || !node)
 			put(w, &out);
 		return 0;
 	}
@@ -190,13 +189,12 @@ static __noinline int write_queues(struct walk *w, struct file___held *file, str
 		put(w, &out);
 	}
 	struct buffers own = { .at = (__u64)BPF_CORE_READ(sk, sk_receive_queue.next), .end = (__u64)&sk->sk_receive_queue };
-	if (!own.at || own.at == own.end || (node ? !edge && !disarmed : !w->ring && !w->written))
+	if (!own.at || own.at == own.end || (node ? !edge && !out.is_disarmed : !w->ring && !w->written))
 		return 0;
 	struct sk_buff *first = (void *)own.at;
 	__u32 taken = 0; /* bytes of the first buffer that were read */
 	out.queue = QUEUE_UNREAD;
 	out.amount = 0;
-	out.is_set = disarmed;
 	if (family == AF_UNIX || protocol == IPPROTO_UDP) {
 		bpf_loop(SOCKETS, one_buffer, &own, 0);
 		if (family == AF_UNIX && bpf_core_field_exists(struct unix_skb_parms, consumed))
@@ -208,7 +206,7 @@ static __noinline int write_queues(struct walk *w, struct file___held *file, str
 		taken = copied - sequence;
 		out.amount = BPF_CORE_READ(tcp, rcv_nxt) - copied;
 	}
-	if ((__s32)out.amount > 0 && (!node || disarmed || (__s32)taken > 0))
+	if ((__s32)out.amount > 0 && (!node || out.is_disarmed || (__s32)taken > 0))
 		put(w, &out);
 	return 0;
 }
