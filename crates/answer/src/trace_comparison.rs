@@ -304,17 +304,7 @@ mod tests {
     #[test]
     fn shares_of_time_have_no_verdict() {
         let with = |user: u64| {
-            let row = |mode, ns| ThreadRow {
-                state: ThreadState::Running,
-                mode: Some(mode),
-                syscall: None,
-                reason: None,
-                ns,
-                iowait_ns: 0,
-                longest_ns: None,
-                count: None,
-                exact: true,
-            };
+            let row = |mode, ns| ThreadRow { mode: Some(mode), ..ThreadRow::new(ThreadState::Running, ns) };
             let rows = vec![row(Mode::User, user), row(Mode::Kernel, 100 - user)];
             let thread = ThreadAccount { wall_ns: 100, rows, ..ThreadAccount::default() };
             TraceRecord { account: Some(Account { threads: vec![thread], ..Account::default() }), ..clean() }

@@ -103,7 +103,7 @@ pub(crate) fn thread(total: &types::thread_total, of: &ThreadEntries, sampled: b
     rows.append(&mut waiting);
     rows.append(&mut blocked);
     let seen: u64 = rows.iter().map(|row| row.ns).sum();
-    rows.push(plain(ThreadState::Unknown, wall_ns.saturating_sub(seen)));
+    rows.push(ThreadRow::new(ThreadState::Unknown, wall_ns.saturating_sub(seen)));
     rows.retain(|row| row.ns > 0);
     rows.sort_by_key(|row| std::cmp::Reverse(row.ns));
     let cpu_had = holders(&of.holders);
@@ -144,22 +144,8 @@ fn nice(policy: u16, priority: u16) -> Option<i32> {
     Some(i32::from(priority) - 120).filter(|nice| matches!(policy, 0 | 3) && *nice != 0 && priority >= 100)
 }
 
-fn plain(state: ThreadState, ns: u64) -> ThreadRow {
-    ThreadRow {
-        state,
-        mode: None,
-        syscall: None,
-        reason: None,
-        ns,
-        iowait_ns: 0,
-        longest_ns: None,
-        count: None,
-        exact: true,
-    }
-}
-
 fn row(state: ThreadState, reason: Option<Reason>, sum: &types::sleep_sum) -> ThreadRow {
-    ThreadRow { reason, longest_ns: Some(sum.longest_ns), count: Some(sum.count), ..plain(state, sum.ns) }
+    ThreadRow { reason, longest_ns: Some(sum.longest_ns), count: Some(sum.count), ..ThreadRow::new(state, sum.ns) }
 }
 
 /// Scales `ns` by `part` / `whole`.
@@ -174,13 +160,13 @@ fn running_rows(ns: u64, user_ns: u64, system_ns: u64, by_call: &BTreeMap<u32, u
         mode: Some(Mode::Kernel),
         syscall: call_name(IO_URING_ENTER as i32),
         reason: Some(Reason::BusyPoll),
-        ..plain(ThreadState::Running, polled)
+        ..ThreadRow::new(ThreadState::Running, polled)
     };
     if user_ns + system_ns < TICKS * TICK_NS {
-        return vec![plain(ThreadState::Running, ns - polled), polling];
+        return vec![ThreadRow::new(ThreadState::Running, ns - polled), polling];
     }
     let user = share(ns, user_ns, user_ns + system_ns).min(ns - polled);
-    let of = |mode, ns| ThreadRow { mode: Some(mode), exact: false, ..plain(ThreadState::Running, ns) };
+    let of = |mode, ns| ThreadRow { mode: Some(mode), exact: false, ..ThreadRow::new(ThreadState::Running, ns) };
     let kernel = ns - user;
     let mut left = kernel - polled;
     let mut rows = vec![of(Mode::User, user)];
@@ -255,7 +241,7 @@ fn sleep_rows(sleeps: &[Sleep]) -> Vec<ThreadRow> {
 fn expand(rows: &mut Vec<ThreadRow>, ns: u64, state: ThreadState) {
     let seen: u64 = rows.iter().map(|row| row.ns).sum();
     if seen == 0 {
-        *rows = vec![plain(state, ns)];
+        *rows = vec![ThreadRow::new(state, ns)];
         return;
     }
     let mut left = ns;

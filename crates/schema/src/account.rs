@@ -159,6 +159,12 @@ pub struct ThreadRow {
 }
 
 impl ThreadRow {
+    /// Exact time in a state, with no other fact known.
+    pub fn new(state: ThreadState, ns: u64) -> Self {
+        let (mode, syscall, reason) = (None, None, None);
+        ThreadRow { state, mode, syscall, reason, ns, iowait_ns: 0, longest_ns: None, count: None, exact: true }
+    }
+
     /// A wait for completions in io_uring_enter.
     pub fn is_completion_wait(&self) -> bool {
         self.reason == Some(Reason::UringCompletions)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use iotrail_schema::account::{Mode, Reason, ThreadAccount, ThreadRow, ThreadState};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::*;
 use iotrail_schema::trace_record::*;
@@ -21,6 +22,20 @@ pub fn latency(count: u64, p50: u64) -> Latency {
         p99_99: None,
         max: Some(p50 * 10),
     }
+}
+
+/// A thread with this state, system call, reason and time per row. Running time is kernel time in a call, and user time
+/// outside.
+pub fn thread(tid: u32, rows: &[(ThreadState, Option<&str>, Option<Reason>, u64)]) -> ThreadAccount {
+    let row = |(state, syscall, reason, ns): &(ThreadState, Option<&str>, Option<Reason>, u64)| ThreadRow {
+        mode: (*state == ThreadState::Running).then_some(if syscall.is_some() { Mode::Kernel } else { Mode::User }),
+        syscall: syscall.map(Into::into),
+        reason: reason.clone(),
+        ..ThreadRow::new(*state, *ns)
+    };
+    let rows: Vec<ThreadRow> = rows.iter().map(row).collect();
+    let wall_ns = rows.iter().map(|row| row.ns).sum();
+    ThreadAccount { tid, tgid: 7, comm: "fio".into(), wall_ns, rows, ..ThreadAccount::default() }
 }
 
 pub fn carried(

@@ -60,15 +60,10 @@ mod tests {
 
     fn thread(tid: u32, waits_ms: u64, other_ms: u64) -> ThreadAccount {
         let row = |reason, iowait_ns| ThreadRow {
-            state: ThreadState::Blocked,
-            mode: None,
             syscall: Some("io_uring_enter".into()),
             reason: Some(reason),
-            ns: 10_000 * MS,
             iowait_ns,
-            longest_ns: None,
-            count: None,
-            exact: true,
+            ..ThreadRow::new(ThreadState::Blocked, 10_000 * MS)
         };
         let rows = vec![row(Reason::UringCompletions, waits_ms * MS), row(Reason::RequestTag, other_ms * MS)];
         ThreadAccount { tid, iowait_ns: (waits_ms + other_ms) * MS, rows, ..ThreadAccount::default() }

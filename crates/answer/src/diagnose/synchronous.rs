@@ -320,25 +320,7 @@ mod tests {
     use iotrail_testing::trace;
 
     fn traced(rows: &[(ThreadState, Option<&str>, Option<Reason>, u64)]) -> TraceRecord {
-        let row = |(state, syscall, reason, ns): &(ThreadState, Option<&str>, Option<Reason>, u64)| {
-            let mode =
-                (*state == ThreadState::Running).then_some(if syscall.is_some() { Mode::Kernel } else { Mode::User });
-            let (syscall, reason) = (syscall.map(Into::into), reason.clone());
-            ThreadRow {
-                state: *state,
-                mode,
-                syscall,
-                reason,
-                ns: *ns,
-                iowait_ns: 0,
-                longest_ns: None,
-                count: None,
-                exact: true,
-            }
-        };
-        let rows: Vec<ThreadRow> = rows.iter().map(row).collect();
-        let wall_ns = rows.iter().map(|row| row.ns).sum();
-        let thread = ThreadAccount { tid: 7, tgid: 7, wall_ns, rows, ..ThreadAccount::default() };
+        let thread = trace::thread(7, rows);
         let account = Some(Account { threads: vec![thread], more_threads: 0, requests: None, iowait: None });
         let read = CallRecord { syscall: "pread64".into(), count: 1000, ..CallRecord::default() };
         TraceRecord { account, calls: Some(vec![read]), ..trace::clean() }

@@ -88,27 +88,11 @@ pub fn label(row: &ThreadRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn thread(tid: u32, rows: &[(ThreadState, Option<&str>, Option<Reason>, u64)]) -> ThreadAccount {
-        let row = |(state, syscall, reason, ns): &(ThreadState, Option<&str>, Option<Reason>, u64)| ThreadRow {
-            state: *state,
-            mode: (*state == ThreadState::Running).then_some(Mode::Kernel),
-            syscall: syscall.map(Into::into),
-            reason: reason.clone(),
-            ns: *ns,
-            iowait_ns: 0,
-            longest_ns: None,
-            count: None,
-            exact: true,
-        };
-        let rows: Vec<ThreadRow> = rows.iter().map(row).collect();
-        let wall_ns = rows.iter().map(|row| row.ns).sum();
-        ThreadAccount { tid, tgid: 7, comm: "fio".into(), wall_ns, rows, ..ThreadAccount::default() }
-    }
+    use iotrail_testing::trace::thread;
 
     #[test]
     fn shares_cover_the_threads_that_do_not_only_sleep_and_sum_to_100_percent() {
-        let submits = thread(
+        let mut submits = thread(
             8,
             &[
                 (ThreadState::Blocked, Some("io_submit"), Some(Reason::PageIo), 420),
@@ -118,6 +102,7 @@ mod tests {
                 (ThreadState::Running, Some("fadvise64"), None, 5),
             ],
         );
+        submits.rows[3].mode = Some(Mode::Kernel);
         let polls = thread(7, &[(ThreadState::Blocked, Some("pselect6"), Some(Reason::Poll), 1_000)]);
         let sleeps = thread(9, &[(ThreadState::Blocked, Some("clock_nanosleep"), Some(Reason::Sleep), 1_000)]);
         let mut account = Account { threads: vec![polls.clone(), submits, sleeps], ..Account::default() };

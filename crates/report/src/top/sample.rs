@@ -25,15 +25,9 @@ fn quantiles(count: u64, p50: u64, p99: u64) -> Latency {
 /// Two threads that mostly wait for completions.
 fn threads() -> ThreadTime {
     let row = |state, syscall: Option<&str>, reason, ns| ThreadRow {
-        state,
-        mode: None,
         syscall: syscall.map(Into::into),
         reason,
-        ns,
-        iowait_ns: 0,
-        longest_ns: None,
-        count: None,
-        exact: true,
+        ..ThreadRow::new(state, ns)
     };
     let rows = vec![
         row(ThreadState::Blocked, Some("io_uring_enter"), Some(Reason::UringCompletions), 1_500_000_000),

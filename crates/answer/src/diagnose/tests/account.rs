@@ -14,7 +14,7 @@ use iotrail_testing::state;
 fn row(state: ThreadState, syscall: Option<&str>, reason: Option<Reason>, ns: u64) -> ThreadRow {
     let mode = (state == ThreadState::Running).then_some(Mode::Kernel);
     let syscall = syscall.map(Into::into);
-    ThreadRow { state, mode, syscall, reason, ns, iowait_ns: 0, longest_ns: None, count: None, exact: true }
+    ThreadRow { mode, syscall, reason, ..ThreadRow::new(state, ns) }
 }
 
 fn blocked(syscall: &str, reason: Reason, ns: u64) -> ThreadRow {
