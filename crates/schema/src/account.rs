@@ -146,7 +146,7 @@ pub struct ThreadRow {
     /// Total time.
     pub ns: u64,
     /// Part of `ns` with `in_iowait` set. Omitted if 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub iowait_ns: u64,
     /// Longest single occurrence; null: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,10 +175,6 @@ impl ThreadRow {
         let call = self.syscall.as_deref().and_then(syscall::find);
         call.is_some_and(|call| call.work == Some(Work::Submits)) || self.reason == Some(Reason::AioEvents)
     }
-}
-
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -50,3 +50,8 @@ mod warning;
 /// Input for tests.
 #[doc(hidden)]
 pub mod trail_example;
+
+/// For fields that are omitted if 0.
+pub(crate) fn is_zero(n: &u64) -> bool {
+    *n == 0
+}

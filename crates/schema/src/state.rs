@@ -29,7 +29,7 @@ pub struct StateRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<SendBuffer>,
     /// Minor page faults of the threads between the first and the last sample; omitted: none.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
     pub faults: u64,
     /// I/O and threads throttled by cgroup limits; null: not read.
     pub cgroup: Option<CgroupState>,
@@ -123,10 +123,6 @@ pub struct NagleState {
     pub fd_held: u64,
     /// Maximum number of bytes waiting in it.
     pub unsent_bytes: u64,
-}
-
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 /// A socket with unread data or connections, while a thread waits for events or completions.
