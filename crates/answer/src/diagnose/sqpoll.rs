@@ -1,9 +1,11 @@
 //! CPU usage of SQPOLL threads.
 
+use super::state::{bound, share, worst};
 use super::{Check, Matter, RULE, Rule, of_stages, ring_seconds};
 use iotrail_base::words::{count, percent, plural, span, three_digits};
 use iotrail_schema::account::{Bound, BoundOf, RequestStage};
 use iotrail_schema::finding::{Finding, Severity};
+use iotrail_schema::setup_flag;
 use iotrail_schema::state::RingState;
 use iotrail_schema::trace_record::{RingRecord, SqpollRecord, TraceRecord};
 
@@ -122,7 +124,7 @@ pub const SQPOLL_SHARED: Rule = Rule {
     matter: Matter::Time,
     advice: "give the ring whose requests must not wait an SQPOLL thread of its own, on a free CPU, or set it up without SQPOLL; or set IOSQE_ASYNC on \
              the long requests (large buffered reads and writes), which io-wq workers then execute",
-    checks: &[Check::Ring(shared)],
+    checks: &[Check::Trace(shared)],
     ..RULE
 };
 
@@ -130,27 +132,33 @@ const BUSY: f64 = 0.5;
 /// Share of the samples.
 const IN_SQ: f64 = 0.1;
 
-/// The thread executes the requests of one ring after the other.
-fn shared(t: &TraceRecord, r: &RingRecord) -> Option<Finding> {
-    let s = r.sqpoll.as_ref().filter(|s| !s.shared_with.is_empty())?;
-    let busy = s.cpu_ns? as f64 / s.elapsed_ns.filter(|ns| *ns >= LONG_ENOUGH_NS)? as f64;
-    let is_it = |of: &&RingState| of.tgid == r.tgid && of.fd.is_some_and(|fd| r.fds.contains(&fd));
-    let state = t.state.iter().flat_map(|state| &state.rings).find(is_it)?;
+/// The thread executes the requests of one ring after the other. The descriptor of a ring that no thread enters may be
+/// unknown.
+fn shared(t: &TraceRecord) -> Option<Finding> {
+    let busy = |s: &SqpollRecord| {
+        let elapsed_ns = s.elapsed_ns.filter(|ns| *ns >= LONG_ENOUGH_NS)?;
+        Some(s.cpu_ns? as f64 / elapsed_ns as f64).filter(|busy| *busy >= BUSY && !s.shared_with.is_empty())
+    };
+    let thread = |of: &RingState| {
+        let is_it =
+            |r: &&RingRecord| r.tgid == of.tgid && (r.fds.is_empty() || of.fd.is_some_and(|fd| r.fds.contains(&fd)));
+        let meant = t.rings.iter().filter(|_| setup_flag::is_set(&of.flags, "sqpoll")).filter(is_it);
+        meant.filter_map(|r| r.sqpoll.as_ref()).find_map(|s| Some((s, busy(s)?)))
+    };
     // Without the samples in which the thread slept.
-    let waited = state.unsubmitted - state.need_wakeup;
-    let waits = super::state::share(waited, state.samples)?;
-    if busy < BUSY || waits < IN_SQ {
-        return None;
-    }
-    let text = format!(
-        "SQEs waited in the SQ in {} of {} samples. The SQPOLL thread (tid {}) also serves {} (IORING_SETUP_ATTACH_WQ), and does not consume them while \
-         it executes requests of another ring",
-        count(waited as f64),
-        count(state.samples as f64),
-        s.tid,
-        plural(s.shared_with.len(), "other ring")
-    );
-    let evidence = [("share", waits), ("busy_share", busy), ("samples", state.samples as f64)];
-    let f = SQPOLL_SHARED.finding(Severity::Warning, text, &evidence);
-    Some(super::state::bound(f, BoundOf::ThreadTime, waits))
+    let waited = |of: &RingState| of.unsubmitted - of.need_wakeup;
+    let waits = |of: &RingState| thread(of).and_then(|_| share(waited(of), of.samples));
+    worst(t, IN_SQ, waits, |of, waits| {
+        let (s, busy) = thread(of).expect("a ring with a share has a thread");
+        let text = format!(
+            "SQEs waited in the SQ in {} of {} samples. The SQPOLL thread (tid {}) also serves {} (IORING_SETUP_ATTACH_WQ), and does not consume them while \
+             it executes requests of another ring",
+            count(waited(of) as f64),
+            count(of.samples as f64),
+            s.tid,
+            plural(s.shared_with.len(), "other ring")
+        );
+        let evidence = [("share", waits), ("busy_share", busy), ("samples", of.samples as f64)];
+        bound(SQPOLL_SHARED.finding(Severity::Warning, text, &evidence), BoundOf::ThreadTime, waits)
+    })
 }

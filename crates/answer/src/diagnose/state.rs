@@ -128,7 +128,7 @@ pub(super) fn share(part: u64, samples: u64) -> Option<f64> {
 }
 
 /// Reports the ring with the largest `share` if it is at least `least`.
-fn worst(
+pub(super) fn worst(
     t: &TraceRecord,
     least: f64,
     of: impl Fn(&RingState) -> Option<f64>,

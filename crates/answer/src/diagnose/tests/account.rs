@@ -530,6 +530,13 @@ pub(super) fn sqpoll_shared() -> TraceRecord {
     t
 }
 
+#[test]
+fn a_shared_sqpoll_thread_is_reported_if_the_rings_descriptor_is_unknown() {
+    let mut t = sqpoll_shared();
+    t.rings[0].fds.clear();
+    only(&t, "sqpoll_shared");
+}
+
 /// 32 concurrent reads on one descriptor.
 pub fn posix_aio_serial() -> TraceRecord {
     let mut reads = opcode("aio_read", 25_000, 3_200_000);
