@@ -88,6 +88,8 @@ pub struct Use {
     pub latency: Durations,
     pub descriptors: BTreeSet<Descriptor>,
     pub processes: BTreeSet<u32>,
+    /// Writes that O_APPEND moved to the end.
+    pub appended: u64,
 }
 
 /// Maximum number of descriptors and of processes kept per file.
@@ -104,6 +106,7 @@ impl Use {
             latency: Durations::default(),
             descriptors: BTreeSet::new(),
             processes: BTreeSet::new(),
+            appended: 0,
         }
     }
 
@@ -134,6 +137,7 @@ impl Use {
 
     pub fn add(&mut self, other: &Use) {
         self.deleted |= other.deleted;
+        self.appended += other.appended;
         self.reads.add(&other.reads);
         self.writes.add(&other.writes);
         self.others.add(&other.others);
@@ -184,6 +188,7 @@ impl Files {
         let key = Key::of(trail.tgid, trail.file, trail.descriptor)?;
         let of = self.of(key, trail.file.map_or(Kind::Unknown, |f| f.kind));
         of.deleted |= trail.file.is_some_and(|f| f.deleted);
+        of.appended += u64::from(trail.file.is_some_and(|f| f.appended));
         of.used_by(trail.tgid, trail.descriptor);
         Some(of)
     }
@@ -241,7 +246,7 @@ mod tests {
     use iotrail_stats::estimate;
 
     fn seen(kind: Kind, inode: u64) -> FileSeen {
-        FileSeen { kind, device: 8 << 20 | 1, inode, generation: 5, deleted: false }
+        FileSeen { kind, device: 8 << 20 | 1, inode, generation: 5, deleted: false, appended: false }
     }
 
     fn on(inode: u64, fd: i32, opcode: &str, result: i32) -> RequestTrace {

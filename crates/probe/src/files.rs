@@ -22,6 +22,7 @@ pub(super) fn last_name(raw: &types::file_name) -> LastName {
 const SEEN: u32 = 1 << 16;
 const FIXED: u32 = 1 << 17;
 const DELETED: u32 = 1 << 18;
+const APPENDED: u32 = 1 << 20;
 const ANONYMOUS: u32 = 1 << 19;
 
 /// File of a request; `None` if the request has no file, or none yet.
@@ -40,6 +41,7 @@ pub(super) fn seen(raw: &types::trail) -> Option<FileSeen> {
         inode: if own { raw.inode } else { 0 },
         generation: if own { raw.generation } else { 0 },
         deleted: raw.file & DELETED != 0,
+        appended: raw.file & APPENDED != 0,
     })
 }
 
@@ -62,7 +64,7 @@ mod tests {
     fn file_identity_and_descriptor_of_a_request_are_decoded() {
         let of = |file, inode, fd| types::trail { file, inode, fd, device: 9, generation: 4, ..Default::default() };
         assert_eq!(seen(&of(0, 0, 3)), None);
-        let file = FileSeen { kind: Kind::File, device: 9, inode: 7, generation: 4, deleted: true };
+        let file = FileSeen { kind: Kind::File, device: 9, inode: 7, generation: 4, deleted: true, appended: false };
         assert_eq!(seen(&of(SEEN | DELETED | libc::S_IFREG, 7, 3)), Some(file));
         let eventfd = u64::from_ne_bytes(*b"[eventfd");
         let kind = |raw| seen(&raw).map(|f| (f.kind, f.inode));

@@ -758,6 +758,7 @@ enum file_flag {
 	FILE_SEEN = 1 << 16,	  /* the file was read */
 	FILE_FIXED = 1 << 17,	  /* the program used a fixed-file index */
 	FILE_DELETED = 1 << 18,	  /* deleted: it no longer has a name */
+	FILE_APPENDED = 1 << 20,  /* O_APPEND moved the write from its offset to the end */
 	FILE_ANONYMOUS = 1 << 19, /* without its own inode (eventfd, timerfd, epoll): `inode` is 8 bytes of "[eventfd]" */
 };
 

@@ -108,4 +108,7 @@ pub struct FileSeen {
     pub generation: u32,
     /// The file no longer had a name.
     pub deleted: bool,
+    /// O_APPEND moved the write from its offset to the end of the file; omitted if false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub appended: bool,
 }

@@ -392,6 +392,7 @@ fn record(key: &Key, name: Option<&Name>, of: &Use, one_in: u32) -> FileRecord {
             bytes: None,
         }),
         latency_ns: of.latency.latency(one_in),
+        appended: of.appended,
     }
 }
 

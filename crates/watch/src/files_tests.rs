@@ -16,7 +16,7 @@ fn device_of(meta: &std::fs::Metadata) -> u32 {
 fn seen(file: &std::fs::File) -> FileSeen {
     let meta = file.metadata().unwrap();
     let (device, inode) = (device_of(&meta), meta.ino());
-    FileSeen { kind: Kind::File, device, inode, generation: 1, deleted: false }
+    FileSeen { kind: Kind::File, device, inode, generation: 1, deleted: false, appended: false }
 }
 
 #[test]
@@ -100,7 +100,8 @@ fn registered_files_are_parsed_from_a_rings_fdinfo() {
 fn the_busiest_files_are_listed_and_the_others_summed() {
     let mut files = Files::default();
     let of = |inode, n: u64, weight| {
-        let file = Some(FileSeen { kind: Kind::File, device: 1 << 20, inode, generation: 0, deleted: false });
+        let file =
+            Some(FileSeen { kind: Kind::File, device: 1 << 20, inode, generation: 0, deleted: false, appended: false });
         let one = RequestTrace { file, descriptor: Some(Descriptor::Fd(inode as i32)), weight, ..trail() };
         (0..n).map(move |_| one.clone())
     };

@@ -120,6 +120,7 @@ pub const RULES: &[Rule] = &[
     failures::LINKED_TIMEOUTS_EXPIRE,
     failures::TIMEOUTS_END_EARLY,
     results::COPIED_ZERO_COPY,
+    results::OFFSET_IGNORED,
     results::SHORT_READS,
     results::SHORT_WRITES,
     workers::PUNTED,

@@ -292,6 +292,30 @@ fn empty(t: &TraceRecord) -> Option<Finding> {
     Some(Finding { remedy: remedy.into(), bound, ..f })
 }
 
+pub const OFFSET_IGNORED: Rule = Rule {
+    code: "offset_ignored",
+    about: "at least one traced write with an offset above 0 went to the end of its file instead, because the file was open with O_APPEND",
+    matter: Matter::Data,
+    advice: "open the file without O_APPEND if the program chooses the offsets; if it appends, set the offsets to -1, and keep one write in flight if \
+             their order matters",
+    checks: &[Check::Trace(offset_ignored)],
+    ..RULE
+};
+
+fn offset_ignored(t: &TraceRecord) -> Option<Finding> {
+    let file = t.total.files.iter().max_by_key(|file| file.appended).filter(|file| file.appended > 0)?;
+    let writes = file.writes.map_or(0, |writes| writes.followed);
+    let text = format!(
+        "{} of {} traced writes to {} ({}) went to the end of the file instead of their offset, because the file is open with O_APPEND",
+        count(file.appended as f64),
+        count(writes as f64),
+        file.path.as_deref().unwrap_or("a file"),
+        file.descriptors.join(", ")
+    );
+    let evidence = [("appended", file.appended as f64), ("writes", writes as f64)];
+    Some(OFFSET_IGNORED.finding(Severity::Warning, text, &evidence))
+}
+
 pub const SHORT_WRITES: Rule = Rule {
     code: "short_writes",
     about: "at least one write to a file or device moved fewer bytes than requested. Or at least 5 % of the other writes or of the sends (of at least 100) did. Writes and sends are separate findings. As for reads, `--fail-on` exits with status 4",

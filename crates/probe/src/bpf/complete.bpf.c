@@ -28,10 +28,22 @@ __noinline int spread(__u32 index)
 	return elsewhere;
 }
 
+/* A write to a file that is open with O_APPEND goes to the end, whatever its offset. Offset 0 requests no place. */
+static __always_inline void look_at_place(struct trail *trail, __s32 result)
+{
+	void *request = (void *)trail->request;
+
+	if (trail->offset <= 0 || result <= 0 || (trail->file & S_IFMT) != S_IFREG)
+		return;
+	if (BPF_CORE_READ((struct kiocb *)request, ki_flags) & IOCB_APPEND && offset_of(request) - result != trail->offset)
+		trail->file |= FILE_APPENDED;
+}
+
 static __always_inline void trail_result(struct trail *trail, __u32 index, __s32 result, __u32 cqe_flags)
 {
 	trail->posted_ns = bpf_ktime_get_ns();
 	look_at_file(index);
+	look_at_place(trail, result);
 	trail->posted_cpu = bpf_get_smp_processor_id();
 	trail->result = result;
 	trail->cqe_flags = cqe_flags;

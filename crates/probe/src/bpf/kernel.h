@@ -476,6 +476,9 @@ struct kiocb {
 	int ki_flags;
 };
 
+/* Flag of ki_flags: O_APPEND or RWF_APPEND. */
+#define IOCB_APPEND 0x10
+
 /* Flag of ki_flags: the read waits for a page that other I/O is reading (ki_waitq is valid). */
 #define IOCB_WAITQ (1 << 19)
 

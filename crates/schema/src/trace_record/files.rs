@@ -52,6 +52,9 @@ pub struct FileRecord {
     pub others: Option<FileRequests>,
     /// Latency of these requests, including waits.
     pub latency_ns: Latency,
+    /// Traced writes that O_APPEND moved from their offset to the end of the file; omitted if 0.
+    #[serde(default, skip_serializing_if = "crate::is_zero")]
+    pub appended: u64,
 }
 
 /// Requests of one kind to one file.

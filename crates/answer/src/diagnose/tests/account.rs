@@ -521,6 +521,12 @@ fn on(filesystem: &str) -> FileRecord {
     serde_json::from_value(json).unwrap()
 }
 
+pub(super) fn offset_ignored() -> TraceRecord {
+    let mut t = clean();
+    t.total.files = vec![FileRecord { appended: 90, ..on("ext4") }];
+    t
+}
+
 pub(super) fn sqpoll_shared() -> TraceRecord {
     let mut t = sqpoll(|s| s.shared_with = vec![1]);
     let mut state = state::calm();

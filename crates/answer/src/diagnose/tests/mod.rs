@@ -92,6 +92,7 @@ const MATRIX: &[(&str, Make)] = &[
     ("reordered", reordered),
     ("never_completed", never_completed),
     ("overlapping_buffers", overlapping_buffers),
+    ("offset_ignored", account::offset_ignored),
     ("unregistered_in_flight", unregistered_in_flight),
     ("left_lying", left_lying),
     ("pending_work_not_run", pending_work_not_run),

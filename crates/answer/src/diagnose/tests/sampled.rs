@@ -54,6 +54,7 @@ fn too_few_completions_yield_only_exact_findings() {
             "refused_by_policy",
             "never_completed",
             "overlapping_buffers",
+            "offset_ignored",
             "unregistered_in_flight",
             "left_lying",
             "held_by_requests",

@@ -31,6 +31,7 @@ pub fn file(kind: Kind, reads: u64) -> FileRecord {
         writes: Some(of(reads / 2)),
         others: None,
         latency_ns: Latency { count: reads, mean: Some(81_000.0), p99: Some(400_000), ..Latency::default() },
+        appended: 0,
     }
 }
 
