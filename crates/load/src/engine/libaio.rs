@@ -35,30 +35,30 @@ pub static ENGINE: Engine = Engine {
 
 /// linux/aio_abi.h: struct iocb (little-endian field order).
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Iocb {
-    data: u64,
-    key: u32,
-    rw_flags: i32,
-    opcode: u16,
-    reqprio: i16,
-    fd: u32,
-    buf: u64,
-    nbytes: u64,
-    offset: i64,
-    reserved2: u64,
-    flags: u32,
-    resfd: u32,
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Iocb {
+    pub data: u64,
+    pub key: u32,
+    pub rw_flags: i32,
+    pub opcode: u16,
+    pub reqprio: i16,
+    pub fd: u32,
+    pub buf: u64,
+    pub nbytes: u64,
+    pub offset: i64,
+    pub reserved2: u64,
+    pub flags: u32,
+    pub resfd: u32,
 }
 
 /// linux/aio_abi.h: struct io_event.
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Event {
-    data: u64,
-    obj: u64,
-    res: i64,
-    res2: i64,
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Event {
+    pub data: u64,
+    pub obj: u64,
+    pub res: i64,
+    pub res2: i64,
 }
 
 /// fs/aio.c: struct aio_ring, the header of the mapped completion ring.

@@ -25,7 +25,7 @@
 
 pub mod capabilities;
 pub mod io_uring;
-pub(crate) mod libaio;
+pub mod libaio;
 pub(crate) mod null;
 pub(crate) mod nvme;
 pub(crate) mod posix_aio;

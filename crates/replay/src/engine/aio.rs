@@ -7,36 +7,7 @@ use std::os::fd::RawFd;
 use super::{Engine, Memory, errno, sync};
 use crate::program::{Op, OpKind, Wait};
 use iotrail_base::error::{Error, Result, errno_name};
-
-/// linux/aio_abi.h: struct iocb (little-endian field order).
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Iocb {
-    data: u64,
-    key: u32,
-    rw_flags: i32,
-    opcode: u16,
-    reqprio: i16,
-    fd: u32,
-    buf: u64,
-    nbytes: u64,
-    offset: i64,
-    reserved2: u64,
-    flags: u32,
-    resfd: u32,
-}
-
-/// linux/aio_abi.h: struct io_event.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Event {
-    data: u64,
-    obj: u64,
-    res: i64,
-    res2: i64,
-}
-
-const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32);
+use iotrail_load::engine::libaio::{Event, Iocb};
 
 const IOCB_CMD_PREAD: u16 = 0;
 const IOCB_CMD_PWRITE: u16 = 1;
