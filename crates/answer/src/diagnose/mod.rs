@@ -345,6 +345,12 @@ fn together_at_most_whole(findings: &mut [Finding]) {
     }
 }
 
+/// The bound of a thread's wait of this length.
+fn bound_of_wait(t: &TraceRecord, f: Finding, ns: f64) -> Finding {
+    let share = (ns / t.total.elapsed_ns.max(1) as f64).min(1.0);
+    Finding { bound: Some(Bound { of: BoundOf::ThreadTime, share }), ..f }
+}
+
 /// Upper bound on the share of latency saved by faster delivery of this share of completions.
 fn of_delivery(stages: Option<&StageRecord>, share: f64) -> Option<Bound> {
     let stages = stages.filter(|stages| stages.total_ns > 0.0)?;

@@ -1,7 +1,7 @@
 //! Kernel state of rings, threads, sockets and the cgroup: work that waits for a call which the program does not make,
 //! and programs without progress.
 
-use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, Rule, failed_calls, waits};
+use super::{Check, ENOUGH, ENOUGH_EVENTS, Matter, RULE, Rule, bound_of_wait, failed_calls, waits};
 use iotrail_base::words::{bytes, count, plural, span};
 use iotrail_schema::account::{Bound, BoundOf, CallRecord, Reason, RequestStage, ThreadRow, ThreadState};
 use iotrail_schema::finding::{Finding, Severity};
@@ -116,9 +116,7 @@ pub(super) const NO_PROGRESS: Rule = Rule {
         for completions for at least 1 s with no request in flight. Or a thread was blocked for at least 1 s by a file lock, a full pipe or a full send buffer",
     advice: "ignore this if the program is idle; otherwise use IORING_OP_LINK_TIMEOUT or IORING_OP_ASYNC_CANCEL to end requests whose peer does not \
              answer",
-    checks: &[Check::Trace(|t| {
-        waits::stuck(t).or_else(|| starved(t)).or_else(|| starved_aio(t)).or_else(|| no_progress(t))
-    })],
+    checks: &[Check::Trace(|t| stuck(t).or_else(|| starved(t)).or_else(|| starved_aio(t)).or_else(|| no_progress(t)))],
     ..RULE
 };
 
@@ -151,11 +149,6 @@ pub(super) fn worst(
 pub(super) fn bound(mut f: Finding, of: BoundOf, share: f64) -> Finding {
     f.bound = Some(Bound { of, share });
     f
-}
-
-/// The bound of a thread's wait of this length.
-pub(super) fn bound_of_wait(t: &TraceRecord, f: Finding, ns: f64) -> Finding {
-    bound(f, BoundOf::ThreadTime, (ns / t.total.elapsed_ns.max(1) as f64).min(1.0))
 }
 
 fn ring_name(tgid: u32, fd: Option<u32>) -> String {
@@ -475,6 +468,10 @@ fn works_without_rings(t: &TraceRecord) -> bool {
     let works = |c: &&CallRecord| c.bytes.is_some_and(|bytes| bytes > 0) || c.syscall.ends_with("sync");
     let calls: u64 = t.calls.iter().flatten().filter(works).map(|c| c.count).sum();
     calls as f64 >= WORKS_PER_S * t.total.elapsed_ns as f64 / 1e9
+}
+
+fn stuck(t: &TraceRecord) -> Option<Finding> {
+    waits::stuck(t, &NO_PROGRESS)
 }
 
 /// A shorter wait may be for a thread that is about to submit.

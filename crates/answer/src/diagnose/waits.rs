@@ -1,7 +1,6 @@
 //! Long waits for locks, pipes, sockets and children: who can end them.
 
-use super::state::{NO_PROGRESS, bound_of_wait};
-use super::{Check, Matter, RULE, Rule, reasons};
+use super::{Check, Matter, RULE, Rule, bound_of_wait, reasons};
 use iotrail_base::words::{count, list, plural, span};
 use iotrail_schema::account::Reason;
 use iotrail_schema::finding::{Finding, Severity};
@@ -91,11 +90,11 @@ fn in_futex(of: &StuckWait) -> Finding {
 }
 
 /// A thread waits for a lock that is not released, or for a reader, and another thread may end the wait.
-pub(super) fn stuck(t: &TraceRecord) -> Option<Finding> {
+pub(super) fn stuck(t: &TraceRecord, rule: &Rule) -> Option<Finding> {
     let state = t.state.as_ref()?;
     let can_end = state.waits.iter().all(|wait| !wait.cannot_end);
     let of = state.stuck.as_ref().filter(|of| can_end && of.reason != Reason::Futex)?;
-    Some(blocked(t, of, &NO_PROGRESS))
+    Some(blocked(t, of, rule))
 }
 
 fn blocked(t: &TraceRecord, of: &StuckWait, rule: &Rule) -> Finding {
