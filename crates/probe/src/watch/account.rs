@@ -5,7 +5,7 @@ use std::io::Read as _;
 
 use libbpf_rs::{Iter, MapCore, MapFlags, MapMut};
 
-use super::attached::Watch;
+use super::attached::{Span, Watch};
 use super::errors::unreadable;
 use super::tables::entries;
 use crate::account::{self, Sleep, ThreadEntries};
@@ -54,7 +54,15 @@ impl Watch<'_> {
         self.bss_mut().account_ends = 1;
         let done = self.walk_threads();
         self.bss_mut().account_span = 0;
-        self.close_calls()?;
+        // Calls of completely traced time are known without a window.
+        let is_window = match (&self.costly, &self.light) {
+            (Some(costly), _) => matches!(costly.opened, Some((_, Span::Window))),
+            (None, light) => light.as_ref().is_some_and(|light| light.since.is_none()),
+        };
+        match is_window {
+            true => self.close_calls()?,
+            false => self.call_windows.opened = None,
+        }
         done
     }
 
@@ -124,19 +132,20 @@ impl Watch<'_> {
     /// System calls of the traced threads, most frequent first; `None` if most of them were missed. `threads`: the
     /// threads that blocked in them.
     pub fn calls(&self, threads: &[ThreadAccount]) -> Result<Option<Vec<CallRecord>>> {
-        let sampled = self.sampled_events();
-        let (windows, rest) = match (&self.windows, &sampled) {
-            (Some(_), _) => {
-                let span = iotrail_host::clock::monotonic_ns() - self.bss().accounts_began_ns;
-                // Completions between the windows are not counted.
-                let windows = self.call_windows.windows.iter().map(|w| CallWindow { completions: 0, ..w.clone() });
-                (windows.collect(), Rest { span: span as f64, counted: 0.0, slowed: 1.0 })
+        let none = Rest { span: 0.0, counted: 0.0, slowed: 1.0 };
+        let (windows, rest) = match (&self.windows, &self.light, self.sampled_events()) {
+            // The same windows, completions and time as the other numbers of system calls.
+            (_, Some(light), events) => {
+                let mut events = events.unwrap_or_else(|| light.events.clone());
+                events.all = light.events.all;
+                (self.call_windows.windows.clone(), events.rest())
             }
-            (None, Some(events)) => {
+            (None, None, Some(events)) => {
                 let open = self.open_call_window()?;
                 ([self.call_windows.windows.clone(), Vec::from_iter(open)].concat(), events.rest())
             }
-            (None, None) => (vec![], Rest { span: 0.0, counted: 0.0, slowed: 1.0 }),
+            // Requested windows are not extrapolated.
+            (Some(_), None, _) | (None, None, None) => (vec![], none),
         };
         let mut errors: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
         for (key, n) in entries::<types::call_error, u64>(&self.skel.maps.call_errors)? {
@@ -153,9 +162,7 @@ impl Watch<'_> {
             if seen.count == 0 {
                 continue;
             }
-            // Excludes calls outside the windows, which `rest` covers.
-            let known = if self.windows.is_some() { 0 } else { seen.count };
-            let Some(total) = calls::total(*nr, known, &windows, rest) else { return Ok(None) };
+            let Some(total) = calls::total(*nr, seen.count, &windows, rest) else { return Ok(None) };
             let errors = errors.remove(nr).unwrap_or_default();
             let record = calls::record(*nr, &seen, &errors, total);
             let blocked_ns = blocked.get(record.syscall.as_str()).copied().unwrap_or_default();

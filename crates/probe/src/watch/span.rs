@@ -145,10 +145,10 @@ impl Watch<'_> {
     }
 
     /// Extrapolates windows by completions if all are known, otherwise by time, but never below the known number.
-    fn expand(&self, raw: &mut Raw) {
+    fn expand(&mut self, raw: &mut Raw) {
         /// In such a ring, the counter counts a 32-byte CQE twice.
         const CQE_MIXED: u32 = setup_flag::bit("cqe_mixed");
-        let Some(light) = &self.light else { return };
+        let Some(light) = &mut self.light else { return };
         let mut events = light.events.clone();
         let (whole, windows, all) = (events.whole, events.seen().since(&events.whole), events.all);
         let is_mixed = raw.rings.iter().any(|ring| ring.info.setup_flags & CQE_MIXED != 0);
@@ -166,6 +166,7 @@ impl Watch<'_> {
         let factor = if known == Known::Time { by_time } else { posted_factor };
         raw.expand(&light.whole, factor.max(1.0));
         events.all.completions = posted(raw);
+        light.events.all = events.all;
         let mut costly = raw.sampled_events.take().unwrap_or_default();
         costly.all = events.all;
         (raw.sampled_events, raw.light) = (Some(costly), Some(events));

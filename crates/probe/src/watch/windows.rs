@@ -92,6 +92,7 @@ impl Watch<'_> {
             costly.end_span(sums);
             costly.opened = Some((sums, Span::Whole));
         }
+        self.close_calls()?;
         if let Some(light) = &mut self.light {
             light.since = Some(raw);
         }
