@@ -8,7 +8,7 @@ use super::opening::of_windows;
 use super::running::{PATIENCE, Running};
 use super::watched::{Watched, subject};
 use crate::iowait;
-use crate::processes::Processes;
+use crate::processes::{CpuTime, Processes};
 use crate::quota::Quotas;
 use crate::recorder::{self, Recorded};
 use crate::sampler::Sampler;
@@ -20,6 +20,7 @@ use iotrail_path::sample::Sample;
 use iotrail_probe::cost::Cost;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::sampled::CpuShares;
+use iotrail_schema::account::{Mode, Role, ThreadAccount, ThreadState};
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::recorded::{End, Losses};
 use iotrail_schema::trace_record::{self, EndedBy, ProbeCost, ProcessRecord, TraceRecord};
@@ -83,6 +84,7 @@ impl Running<'_> {
         self.watch.lasted(lasted, posted.unwrap_or_default());
         let observed = self.watch.end()?;
         let (threads, more_threads) = self.watch.threads()?;
+        let cpu = if windows.is_some() { with_threads(cpu, &threads) } else { cpu };
         let calls = self.watch.calls(&threads)?;
         self.take()?;
         let sites = self.watch.sites()?;
@@ -192,6 +194,22 @@ impl Running<'_> {
     }
 }
 
+/// The CPU time of threads that exited between two windows is only in their accounts: no probe observes their last
+/// switch. `None` if too little of it is split by mode.
+fn with_threads(cpu: Option<CpuTime>, threads: &[ThreadAccount]) -> Option<CpuTime> {
+    let own = threads.iter().filter(|thread| thread.role == Role::Thread);
+    let all: u64 = own.clone().filter_map(|thread| thread.cpu_ns).sum();
+    let rows = own.flat_map(|thread| &thread.rows).filter(|row| row.state == ThreadState::Running);
+    let of = |mode| rows.clone().filter(|row| row.mode == Some(mode)).map(|row| row.ns).sum::<u64>();
+    // The counters of /proc are read at different times.
+    if cpu.is_some_and(|cpu| 10 * (cpu.user_ns + cpu.system_ns) >= 9 * all) {
+        return cpu;
+    }
+    let (user, kernel) = (of(Mode::User), of(Mode::Kernel));
+    let system_ns = (u128::from(all) * u128::from(kernel)).checked_div(u128::from(user + kernel))? as u64;
+    (2 * (user + kernel) >= all).then(|| CpuTime { user_ns: all - system_ns, system_ns })
+}
+
 /// Processes as /proc showed them. For a process found at its I/O, the probes' name is that of the thread; /proc's name
 /// may predate exec.
 pub(super) fn processes(met: &Processes, observed: &Observed) -> Vec<ProcessRecord> {
@@ -213,4 +231,46 @@ fn take_shares(record: &mut TraceRecord, shares: CpuShares, sampler: Option<&Sam
     record.total.cpu_shares = Some(shares.shares);
     record.total.cpu_samples = Some(shares.how);
     shares.samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotrail_schema::account::ThreadRow;
+
+    #[test]
+    fn cpu_time_that_no_window_observed_is_that_of_the_threads() {
+        let row = |mode, ns| ThreadRow {
+            state: ThreadState::Running,
+            mode,
+            syscall: None,
+            reason: None,
+            ns,
+            iowait_ns: 0,
+            longest_ns: None,
+            count: None,
+            exact: false,
+        };
+        let thread = |rows: Vec<ThreadRow>| ThreadAccount {
+            tid: 7,
+            tgid: 7,
+            comm: "hot".into(),
+            role: Role::Thread,
+            wall_ns: 8_000,
+            cpu_ns: Some(rows.iter().map(|row| row.ns).sum()),
+            cpus: None,
+            only_cpu: None,
+            policy: None,
+            nice: None,
+            iowait_ns: 0,
+            rows,
+            cpu_had: vec![],
+        };
+        let split = [thread(vec![row(Some(Mode::User), 600), row(Some(Mode::Kernel), 1_200)])];
+        let of = |user_ns, system_ns| Some(CpuTime { user_ns, system_ns });
+        assert_eq!(with_threads(of(0, 0), &split), of(600, 1_200));
+        assert_eq!(with_threads(None, &split), of(600, 1_200));
+        assert_eq!(with_threads(of(1_000, 750), &split), of(1_000, 750));
+        assert_eq!(with_threads(of(0, 0), &[thread(vec![row(None, 1_800)])]), None, "unknown is not 0");
+    }
 }

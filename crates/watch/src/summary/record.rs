@@ -82,7 +82,7 @@ impl Summary {
         // exact.
         let each = |o: &OpcodeRecord| o.more == 0 && o.waits.is_none();
         let requests = times.account().map(|mut requests| {
-            if self.scale == 1 && total.opcodes.iter().all(each) {
+            if total.opcodes.iter().all(each) {
                 requests.stands_for(total.ios);
             }
             // AIO requests begin at their call and end at their reaping.
