@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::figure::{Metric, Unit};
+use iotrail_base::words::UNKNOWN;
 use iotrail_schema::account::{Reason, ThreadAccount, ThreadState};
 use iotrail_schema::delivery_path::DeliveryPath;
 use iotrail_schema::measurement::{Cpu, Latency, Measurement};
 use iotrail_schema::opcode;
 use iotrail_schema::setup_flag;
 use iotrail_schema::syscall;
-use iotrail_schema::trace_record::{FileRequests, OpcodeRecord, RingRecord, Total, TraceRecord};
+use iotrail_schema::trace_record::{CountIntervals, FileRequests, OpcodeRecord, RingRecord, Total, TraceRecord};
+use iotrail_stats::expansion::is_narrow;
 
 /// The part of the trace that a metric describes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +36,16 @@ impl Scope {
             Scope::Thread(name) => format!("thread.{name}"),
             Scope::File(path) => format!("file.{path}"),
         }
+    }
+}
+
+/// A count that may include windows: `~1.2 M`, or `–` if its interval is wide or unknown.
+pub fn estimate(text: String, n: u64, name: &str, intervals: &CountIntervals) -> String {
+    match intervals.get(name) {
+        None => text,
+        // A count of 0 has no relative width.
+        Some(Some([lo, hi])) if n == 0 || is_narrow(n as f64, (*lo, *hi)) => format!("~{text}"),
+        Some(_) => UNKNOWN.into(),
     }
 }
 
@@ -232,7 +244,8 @@ fn whole(figures: &mut Figures, t: &TraceRecord) {
         // Whether a lock is taken, and how a wait ends, depends on other threads.
         let takes_locks = call.syscall.starts_with("futex");
         let waits = takes_locks || syscall::find(&call.syscall).is_some_and(|of| of.wait.is_some());
-        figures.add(format!("calls.{}", call.syscall), Unit::Count, Some(call.count as f64), !takes_locks);
+        let number = Some(call.count as f64).filter(|_| call.seen.is_none() || call.count_ci95.is_some());
+        figures.add(format!("calls.{}", call.syscall), Unit::Count, number, !takes_locks);
         if let (Some(ci95), Some(last)) = (call.count_ci95, figures.all.last_mut()) {
             last.ci95 = Some(ci95);
         }

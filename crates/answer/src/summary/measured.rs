@@ -4,7 +4,7 @@
 use crate::callsites;
 use crate::diagnose::{WAITING_FOR_CPU, WORTH_A_CHANGE, failed_call, findings_of, synchronous, unexpected_errors};
 use crate::per_io;
-use crate::traced::Scope;
+use crate::traced::{Scope, estimate};
 use crate::unit::Unit;
 use crate::warnings::doubt::{NOT_SEEN, NOTHING_ASYNCHRONOUS};
 use iotrail_base::words::{UNKNOWN, count, percent, plural, signal_name, span};
@@ -35,7 +35,8 @@ pub struct Verdict {
 
 pub fn of_trace(t: &TraceRecord) -> Verdict {
     let sampled = t.total.followed.is_sample();
-    let rate = rate(&format!("{} completions per second", count(t.total.iops)), &t.total.latency_ns);
+    let iops = estimate(count(t.total.iops), t.total.ios, "ios", &t.total.count_intervals);
+    let rate = rate(&format!("{iops} completions per second"), &t.total.latency_ns);
     let mut verdict = of(t.findings.clone(), &t.total.warnings, &rate, t.total.ios, no_problem(t, sampled));
     let first = t.total.warnings.first().filter(|w| w.code == NOTHING_ASYNCHRONOUS && w.text == verdict.answer);
     if let Some(answer) = first.and_then(|_| synchronous::answer(t)) {

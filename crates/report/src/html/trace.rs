@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::figure::{Axis, Figure, Head, Kind, Line, Panel, Place, Scale, Unit};
 use super::words::Sentence;
 use super::{Answered, paths, safe};
-use crate::terminal::measured::{estimate, path_name};
+use crate::terminal::measured::{self, estimate, path_name};
 use crate::terminal::spent::label;
 use crate::terminal::trace_words::{subject, throughput};
 use iotrail_answer::histogram::powers;
@@ -363,8 +363,11 @@ fn files(t: &TraceRecord) -> Option<Figure> {
         let sorts = [("reads", file.reads), ("writes", file.writes), ("others", file.others)];
         let part = |(sort, requests): (&str, Option<FileRequests>)| {
             let requests = requests?;
-            let moved = requests.bytes.map_or(String::new(), |b| bytes(b.total as u64));
-            Some(counted(&name, sort, requests.requests.total.round() as u64, &moved))
+            let moved = requests.bytes.map(|b| measured::total(bytes(b.total as u64), b.total, Some(b.ci95)));
+            let [lo, hi] = requests.requests.ci95;
+            let estimate = (lo < hi).then(|| format!("estimate, {} to {} (95 %)", count(lo), count(hi)));
+            let detail: Vec<String> = moved.into_iter().chain(estimate).collect();
+            Some(counted(&name, sort, requests.requests.total.round() as u64, &detail.join("; ")))
         };
         let parts = sorts.into_iter().filter_map(part).collect();
         let p50 = file.latency_ns.p50.map_or(UNKNOWN.into(), |ns| span(ns as f64));
@@ -382,7 +385,7 @@ fn calls(t: &TraceRecord) -> Option<Figure> {
     let mut bars = bars_of_counts(("calls", title), reads, Place::Folded, "call", "time blocked", Unit::Ns);
     let line = |call: &&iotrail_schema::account::CallRecord| {
         let errors = call.errors.iter().map(|(errno, n)| format!("{errno} {n}")).collect::<Vec<_>>().join(", ");
-        let says = format!("{} calls", count(call.count as f64));
+        let says = format!("{} calls", measured::calls(call));
         let line = Line { name: call.syscall.clone(), says, ..Line::default() };
         (line, vec![counted(&call.syscall, "blocked", call.blocked_ns, &errors)])
     };

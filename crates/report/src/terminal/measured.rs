@@ -6,8 +6,10 @@ use super::bars::bar;
 use super::layout::{Column, Screen};
 use iotrail_answer::callsites;
 use iotrail_answer::compare::Metric;
+pub use iotrail_answer::traced::estimate;
 use iotrail_answer::warnings::doubt::NOT_SEEN;
 use iotrail_base::words::{UNKNOWN, count, known_span, numbers, percent, plural, span, three_digits};
+use iotrail_schema::account::CallRecord;
 use iotrail_schema::finding::Finding;
 use iotrail_schema::measurement::{
     CpuSamples, CpuShare, Delay, Delivery, DeliveryPathCount, Followed, Host, Interrupt, Ipi, Latency, Measurement,
@@ -54,13 +56,20 @@ pub const VEHICLES: usize = 10;
 /// Width of the share bar in a table without delays.
 const BAR: usize = 12;
 
-/// A count that may include windows: `~1.2 M`, or `–` if its interval is wide or unknown.
-pub fn estimate(text: String, n: u64, name: &str, intervals: &CountIntervals) -> String {
-    match intervals.get(name) {
-        None => text,
-        // A count of 0 has no relative width.
-        Some(Some([lo, hi])) if n == 0 || is_narrow(n as f64, (*lo, *hi)) => format!("~{text}"),
-        Some(_) => UNKNOWN.into(),
+/// The same for a total of traced requests or a count of calls; without an interval, it is exact.
+pub fn total(text: String, total: f64, ci95: Option<[f64; 2]>) -> String {
+    match ci95 {
+        Some([lo, hi]) if lo < hi && is_narrow(total, (lo, hi)) => format!("~{text}"),
+        Some([lo, hi]) if lo < hi => UNKNOWN.into(),
+        _ => text,
+    }
+}
+
+/// The same for a system call, whose count may be an estimate without an interval.
+pub fn calls(call: &CallRecord) -> String {
+    match (call.seen, call.count_ci95) {
+        (Some(_), None) => UNKNOWN.into(),
+        (_, ci95) => total(count(call.count as f64), call.count as f64, ci95),
     }
 }
 

@@ -144,7 +144,7 @@ fn in_full(t: &TraceRecord, answer: &Verdict, style: Style) -> Screen {
     o.blank();
     whole(o, t);
 
-    t.account.iter().for_each(|of_threads| account(o, of_threads));
+    t.account.iter().for_each(|of_threads| account(o, of_threads, &t.total));
     t.calls.iter().for_each(|of_threads| calls(o, of_threads));
     t.stacks.iter().for_each(|stacks| call_sites(o, stacks));
     measured::remarks(o, &t.findings, &t.total.warnings);

@@ -1,7 +1,7 @@
 use super::of_files::file;
 use super::*;
 use iotrail_answer::diagnose;
-use iotrail_schema::account::{Account, Iowait};
+use iotrail_schema::account::{Account, End, Iowait, RequestAccount, Start};
 use iotrail_schema::file::Kind;
 use iotrail_schema::measurement::{Waits, Warning};
 use iotrail_schema::trace_record::{
@@ -348,6 +348,20 @@ fn a_switch_to_windows_is_printed_with_time_and_reason() {
             "--exact",
         ] {
             assert!(text.replace("\n             ", " ").contains(part), "{part}: {text}");
+        }
+    }
+    // The number of completions has the same mark everywhere.
+    for (interval, mark) in [(Some([0.9 * ios, 1.1 * ios]), "~"), (None, "–")] {
+        t.total.count_intervals.insert("ios".into(), interval);
+        let (from, to) = (Start::Submitted, End::Posted);
+        let requests = RequestAccount { count: t.total.ios, latency_sum_ns: 9_000_000, from, to, rows: vec![] };
+        t.account = Some(Account { requests: Some(requests), ..Account::default() });
+        for full in [true, false] {
+            let text = trace::screen(&t, full, PLAIN).to_string().replace("\n             ", " ");
+            let of = |field: &str| text.lines().find(|line| line.starts_with(field)).unwrap().to_owned();
+            let rate = of("I/O ").split(" · ").nth(1).unwrap().to_owned();
+            assert!(of("I/O ").contains(&format!("I/O          {mark}")) && rate.starts_with(mark), "{text}");
+            assert!(!full || of("requests ").starts_with(&format!("requests     {mark}")), "{text}");
         }
     }
     // A wide interval, and an unknown one.

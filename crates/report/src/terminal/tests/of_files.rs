@@ -46,7 +46,7 @@ fn untraced_requests_are_not_printed_as_zero() {
         (row.split_whitespace().nth(7).unwrap_or_default().to_owned(), text)
     };
     let (writes, text) = row(&t);
-    assert!(writes == "0" && !text.contains("no request was traced"), "{text}");
+    assert!(writes == "0" && !text.contains("no or few requests were traced"), "{text}");
     assert!(!text.contains("refused"), "{text}");
     let refused = ErrnoCount { errno: "EINVAL".into(), count: 1, user_data: None };
     t.total.opcodes[0].errnos = vec![refused];
@@ -54,7 +54,21 @@ fn untraced_requests_are_not_printed_as_zero() {
     t.total.followed.came_later = Some(9);
     let (writes, text) = row(&t);
     assert_eq!(writes, UNKNOWN, "{text}");
-    assert!(text.contains("(–: no request was traced; files without a traced request are missing)\n"), "{text}");
+    assert!(
+        text.contains("(–: no or few requests were traced; files without a traced request are missing)\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn estimated_requests_of_a_file_are_marked_or_unknown() {
+    let mut t = clean();
+    let of = |total: f64, ci95| Some(FileRequests { followed: 100, requests: Estimate { total, ci95 }, bytes: None });
+    let (reads, writes) = (of(990.0, [950.0, 1_040.0]), of(188.0, [188.0, 555.0]));
+    t.total.files = vec![FileRecord { reads, writes, ..file(Kind::File, 1_000) }];
+    let text = trace::screen(&t, true, PLAIN).to_string();
+    let row = text.lines().find(|l| l.starts_with("file (fd 9)")).unwrap();
+    assert_eq!(row.split_whitespace().skip(3).take(2).collect::<Vec<_>>(), ["~990", UNKNOWN], "{row}");
 }
 
 #[test]

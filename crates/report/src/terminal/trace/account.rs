@@ -1,6 +1,8 @@
 //! Thread and request accounting, and system calls.
 
+use super::watched::is_estimated;
 use crate::terminal::layout::{Column, Screen};
+use crate::terminal::measured::{self, estimate};
 use crate::terminal::spent::marked;
 use iotrail_answer::traced::in_words;
 use iotrail_base::words::{UNKNOWN, count, known_span, percent, plural, span};
@@ -8,6 +10,7 @@ use iotrail_schema::account::{
     Account, CallRecord, End, Iowait, Mode, Reason, RequestAccount, RequestReason, RequestRow, RequestStage, Role,
     Start, ThreadAccount, ThreadRow, ThreadState,
 };
+use iotrail_schema::trace_record::Total;
 
 /// Maximum number of threads shown, longest wall time first.
 const THREADS: usize = 8;
@@ -23,7 +26,7 @@ const LARGE: f64 = 0.02;
 /// Minimum share of the rest.
 const LEAST: f64 = 0.01;
 
-pub fn account(o: &mut Screen, account: &Account) {
+pub fn account(o: &mut Screen, account: &Account, all: &Total) {
     for thread in account.threads.iter().take(THREADS) {
         o.blank();
         o.field("thread", &head(thread));
@@ -61,7 +64,7 @@ pub fn account(o: &mut Screen, account: &Account) {
         o.field("iowait", &iowait(of_threads));
     }
     if let Some(requests) = &account.requests {
-        self::requests(o, requests);
+        self::requests(o, requests, all);
     }
 }
 
@@ -78,10 +81,16 @@ fn iowait(of: &Iowait) -> Vec<String> {
     items
 }
 
-fn requests(o: &mut Screen, account: &RequestAccount) {
+fn requests(o: &mut Screen, account: &RequestAccount, all: &Total) {
     let mean = |ns: u64| span(ns as f64 / account.count.max(1) as f64);
     o.blank();
-    o.field("requests", &[count(account.count as f64), total(account)]);
+    let number = count(account.count as f64);
+    let number = match account.count == all.ios {
+        true => estimate(number, all.ios, "ios", &all.count_intervals),
+        false if all.followed.is_estimate() || is_estimated(all) => format!("~{number}"),
+        false => number,
+    };
+    o.field("requests", &[number, total(account)]);
     let columns = [
         Column::words("stage", 22),
         Column::words("held by", 20),
@@ -206,11 +215,10 @@ pub fn calls(o: &mut Screen, calls: &[CallRecord]) {
     ];
     let shown = |(i, call): &(usize, &CallRecord)| *i < CALLS || !call.errors.is_empty();
     let row = |(_, call): (usize, &CallRecord)| {
-        let about = if call.count_ci95.is_some() { "~" } else { "" };
         let errors = call.errors.iter().map(|(errno, n)| format!("{errno} {}", count(*n as f64)));
         vec![
             call.syscall.clone(),
-            format!("{about}{}", count(call.count as f64)),
+            measured::calls(call),
             span(call.blocked_ns as f64),
             errors.collect::<Vec<_>>().join(", "),
         ]
@@ -225,6 +233,23 @@ pub fn calls(o: &mut Screen, calls: &[CallRecord]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_with_a_wide_or_unknown_interval_are_not_printed() {
+        let printed = |seen, count_ci95| {
+            measured::calls(&CallRecord {
+                syscall: "read".into(),
+                count: 19,
+                seen,
+                count_ci95,
+                ..CallRecord::default()
+            })
+        };
+        assert_eq!(printed(None, None), "19");
+        assert_eq!(printed(Some(2), Some([18.0, 21.0])), "~19");
+        assert_eq!(printed(Some(2), Some([2.0, 5.9e6])), UNKNOWN);
+        assert_eq!(printed(Some(2), None), UNKNOWN);
+    }
 
     #[test]
     fn the_parts_of_the_latency_sum_to_100_percent_and_wide_intervals_are_unknown() {

@@ -1,10 +1,11 @@
 //! Files of the traced requests.
 
 use crate::terminal::layout::{Column, Screen};
+use crate::terminal::measured;
 use iotrail_base::plain::sanitise;
 use iotrail_base::words::{UNKNOWN, bytes, count, known_span, plural, span};
 use iotrail_schema::opcode;
-use iotrail_schema::trace_record::{FileRecord, FileRequests, Total};
+use iotrail_schema::trace_record::{Estimate, FileRecord, FileRequests, Total};
 
 /// Maximum number of files listed.
 const FILES: usize = 8;
@@ -27,9 +28,12 @@ pub fn files(o: &mut Screen, total: &Total) {
     ];
     // Untraced requests may have used the file.
     let none = if total.followed.is_estimate() { UNKNOWN } else { "0" };
-    let requests = |r: &Option<FileRequests>| r.map_or(none.into(), |r| count(r.requests.total.round()));
+    let about = |of: Estimate, words: fn(f64) -> String| measured::total(words(of.total), of.total, Some(of.ci95));
+    let requests = |r: &Option<FileRequests>| r.map_or(none.into(), |r| about(r.requests, |n| count(n.round())));
     let moved = |r: &Option<FileRequests>| {
-        r.and_then(|r| r.bytes).filter(|b| b.total > 0.0).map_or(String::new(), |b| bytes(b.total.round() as u64))
+        r.and_then(|r| r.bytes)
+            .filter(|b| b.total > 0.0)
+            .map_or(String::new(), |b| about(b, |n| bytes(n.round() as u64)))
     };
     let row = |f: &FileRecord| {
         vec![
@@ -59,7 +63,7 @@ pub fn files(o: &mut Screen, total: &Total) {
     }
     if total.followed.is_estimate() {
         o.line("(estimated from the traced requests; opcodes are counted)");
-        o.line(&format!("({UNKNOWN}: no request was traced; files without a traced request are missing)"));
+        o.line(&format!("({UNKNOWN}: no or few requests were traced; files without a traced request are missing)"));
     } else if total.opcodes.iter().flat_map(|op| &op.errnos).any(|e| e.user_data.is_none()) {
         o.line("(requests rejected at submission have no file)");
     }

@@ -98,7 +98,7 @@ fn windows(watched: &str, w: &Windows) -> Vec<String> {
         return items.into_iter().chain(all).collect();
     }
     let asked = format!(
-        "for {watched} in {} over {} ({} per {}): everything below covers only these",
+        "for {watched} in {} over {} ({} per {}): everything below except the threads' times and the CPU time covers only these",
         plural(w.opened as usize, "window"),
         span(w.span_ns as f64),
         span(w.open_ns as f64),
@@ -145,12 +145,11 @@ pub fn throughput(t: &TraceRecord) -> Vec<String> {
         (true, 0) => format!("bytes{per} {UNKNOWN}"),
         (true, n) => format!("more than {}{per}", bytes(n)),
     };
-    // Windows are a sample, unless the rings' own counters were read at the end.
-    let is_sample = is_estimated(total) && total.windows.is_some_and(|w| w.posted_is_all != Some(true));
-    let mark = if is_sample { "~" } else { "" };
+    let of_ios = |number: String| estimate(number, total.ios, "ios", &total.count_intervals);
+    let noun = if total.ios == 1 { "completion" } else { "completions" };
     let mut items = vec![
-        format!("{mark}{}", so_many(total.ios, "completion")),
-        format!("{mark}{} per second", count(total.iops)),
+        format!("{} {noun}", of_ios(count(total.ios as f64))),
+        format!("{} per second", of_ios(count(total.iops))),
         moved(total.bytes, ""),
         format!(
             "{}{}{}{}",
