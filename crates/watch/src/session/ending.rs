@@ -20,7 +20,7 @@ use iotrail_path::sample::Sample;
 use iotrail_probe::cost::Cost;
 use iotrail_probe::observed::Observed;
 use iotrail_probe::sampled::CpuShares;
-use iotrail_schema::account::{Mode, Role, ThreadAccount, ThreadState};
+use iotrail_schema::account::{CallRecord, Mode, Role, ThreadAccount, ThreadState};
 use iotrail_schema::measurement::Warning;
 use iotrail_schema::recorded::{End, Losses};
 use iotrail_schema::trace_record::{self, EndedBy, ProbeCost, ProcessRecord, TraceRecord};
@@ -85,7 +85,7 @@ impl Running<'_> {
         let observed = self.watch.end()?;
         let (threads, more_threads) = self.watch.threads()?;
         let cpu = if windows.is_some() { with_threads(cpu, &threads) } else { cpu };
-        let calls = self.watch.calls(&threads)?;
+        let mut calls = self.watch.calls(&threads)?;
         self.take()?;
         let sites = self.watch.sites()?;
         let stacks = self.callsites.take().map(|callsites| callsites.record(sites));
@@ -119,6 +119,9 @@ impl Running<'_> {
         let watched = observed.processes.len() as u64 + observed.more_processes;
         let mut record = self.summary.record(observed, &seen, span);
         record.ended_by = ended_by;
+        if let Some(of_ios) = record.total.count_intervals.get("ios") {
+            calls.iter_mut().flatten().for_each(|call| with_unread(call, record.total.ios, *of_ios));
+        }
         record.calls = calls;
         record.stacks = stacks;
         let account = record.account.get_or_insert_default();
@@ -210,6 +213,13 @@ fn with_threads(cpu: Option<CpuTime>, threads: &[ThreadAccount]) -> Option<CpuTi
     (2 * (user + kernel) >= all).then(|| CpuTime { user_ns: all - system_ns, system_ns })
 }
 
+/// Calls are extrapolated by completions. If their number is an estimate, its error adds to that of the calls.
+fn with_unread(call: &mut CallRecord, ios: u64, of_ios: Option<[f64; 2]>) {
+    let (seen, ios) = (call.seen.unwrap_or(0) as f64, ios.max(1) as f64);
+    let both = call.count_ci95.zip(of_ios);
+    call.count_ci95 = both.map(|([lo, hi], [least, most])| [(lo * least / ios).max(seen), hi * most / ios]);
+}
+
 /// Processes as /proc showed them. For a process found at its I/O, the probes' name is that of the thread; /proc's name
 /// may predate exec.
 pub(super) fn processes(met: &Processes, observed: &Observed) -> Vec<ProcessRecord> {
@@ -237,6 +247,19 @@ fn take_shares(record: &mut TraceRecord, shares: CpuShares, sampler: Option<&Sam
 mod tests {
     use super::*;
     use iotrail_schema::account::ThreadRow;
+
+    #[test]
+    fn calls_have_the_error_of_the_completions() {
+        let of = |of_ios| {
+            let count_ci95 = Some([90.0, 110.0]);
+            let mut call = CallRecord { count: 100, seen: Some(50), count_ci95, ..CallRecord::default() };
+            with_unread(&mut call, 1_000, of_ios);
+            call.count_ci95
+        };
+        assert_eq!(of(Some([1_000.0, 1_200.0])), Some([90.0, 132.0]));
+        assert_eq!(of(Some([100.0, 2_000.0])), Some([50.0, 220.0]));
+        assert_eq!(of(None), None);
+    }
 
     #[test]
     fn cpu_time_that_no_window_observed_is_that_of_the_threads() {
