@@ -102,7 +102,7 @@ impl FailOn {
         }
     }
 
-    /// Whether the condition is ruled out, or at most met within the equivalence band.
+    /// Whether the condition cannot be met, or only by a ratio within the equivalence band.
     fn is_ruled_out(self, c: &Comparison) -> bool {
         if matches!(c.verdict, Verdict::Faster | Verdict::Slower | Verdict::Equivalent) {
             return !self.is_met(c.verdict);

@@ -21,7 +21,7 @@ pub struct ProgramOptions {
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub check: Option<String>,
 
-    /// Run this shell command before each run of the program; its background processes are ended with the run
+    /// Run this shell command before each run of the program; its background processes are terminated at the end of the run
     #[arg(long, value_name = "COMMAND", requires = "command")]
     pub prepare: Option<String>,
 

@@ -42,7 +42,7 @@ pub struct TrackArgs {
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = super::compare::share)]
     pub at_least: f64,
 
-    /// Exit 1 if the latest change of any metric matches, 4 if any series has too few undisturbed runs
+    /// Exit 1 if the latest change in any metric matches, 4 if any series has too few undisturbed runs
     #[arg(long, value_enum, value_name = "CHANGE")]
     pub fail_on: Option<FailOn>,
 
@@ -58,7 +58,7 @@ pub struct TrackArgs {
     #[arg(long, requires = "output")]
     pub force: bool,
 
-    /// Print every change of every metric, not only the latest
+    /// Print every change in every metric, not only the latest
     #[arg(long, conflicts_with = "json")]
     pub full: bool,
 

@@ -221,7 +221,7 @@ pub struct SenderOptions {
     #[arg(long, value_enum, default_value_t = Check::Full)]
     pub check: Check,
 
-    /// Give up on a connection without a response for this time
+    /// Give up on a connection that delivers no response for this time
     #[arg(long, value_name = "TIME", default_value = "5s")]
     pub give_up: Span,
 

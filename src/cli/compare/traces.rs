@@ -10,7 +10,7 @@ use iotrail_store::named;
 pub fn run(args: &CompareArgs, a: &NamedTrace, b: &NamedTrace) -> Result<u8> {
     if !args.fail_on.is_empty() || !args.metric.is_empty() {
         return Err(Error::input(
-            "two single traces have no verdict on a metric",
+            "a comparison of two single traces gives no verdict on a metric",
             "set limits with `iotrail trace --expect`, or compare repeats: `iotrail try`, `iotrail run`",
         ));
     }

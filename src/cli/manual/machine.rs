@@ -33,7 +33,7 @@ pub const RUN: Page = Page {
         "Under emulation, counts (interrupts, system calls, kicks, delivery paths) are valid, but times are meaningless.",
         "If the guest does not boot under KVM within 20 s, iotrail falls back to emulation and records the failure for this host and kernel in the lab's cache. --accel kvm retries KVM, and clears the record if the guest boots.",
         "If --arch names another architecture, the machine is emulated, and the command sees a different root file system: the --root directory, or otherwise a small root built from Debian packages. --program names an iotrail binary built for that architecture.",
-        "Standard input, output and error are connected to the command. Ctrl-C and SIGTERM are forwarded to it; after 20 s the machine is stopped.",
+        "Standard input, output and error are connected to the command. Ctrl-C and SIGTERM are forwarded to it; if it has not exited after 20 s, the machine is stopped.",
     ],
     examples: &[
         ("iotrail lab run -- uname -r", "Boot the newest local kernel."),
@@ -64,7 +64,7 @@ pub const RUN: Page = Page {
 
 pub const KERNELS: Page = Page {
     description: &[
-        "Lists the kernels that iotrail-lab-run(1) can boot, newest first: installed, previously fetched, or available from Debian's archive. Without a network it lists only local kernels, and says so on standard error.",
+        "Lists the kernels that iotrail-lab-run(1) can boot, newest first: installed, previously fetched, or available from Debian's archive. Without network access, it lists only local kernels, and reports this on standard error.",
     ],
     examples: &[
         ("iotrail lab kernels", "List releases, and where each is."),

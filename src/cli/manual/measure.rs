@@ -58,7 +58,7 @@ pub const RUN: Page = Page {
         "Without --file, a read-only experiment uses the file or device that $IOTRAIL_TARGET names. Otherwise the experiment uses a scratch file, which is kept for later runs. An existing file or device is overwritten only if --allow-write is specified on the command line.",
         "iotrail changes the host settings that the experiment needs (scheduler, interrupt affinity, quota, ...) before the cells that use them, and restores them at the end. After a kill, iotrail-restore(1) restores them.",
         "With --kernels, the same plan runs in one virtual machine per kernel, alternately, and the kernels are compared.",
-        "With --slurm, the same plan, with the same seed and blocks, runs on nodes of a Slurm cluster, with one exclusive job per node. Each node's run is added to the store, and the runs form one fleet. The job of a lost node is requeued once and resumes where it stopped; its earlier measurements are kept. The jobs outlive this command: --attach waits for them again, given the ID of the first job.",
+        "With --slurm, the same plan, with the same seed and blocks, runs on nodes of a Slurm cluster, with one exclusive job per node. Each node's run is added to the store, and the runs form one fleet. The job of a lost node is requeued once and resumes where it stopped; its earlier measurements are kept. The jobs continue if this command exits: --attach, with the ID of the first job, waits for them again.",
         "Ctrl-C stops the run and keeps its measurements; --resume continues it.",
     ],
     examples: &[
@@ -125,8 +125,8 @@ pub const REPLAY: Page = Page {
     description: &[
         "Submits the I/O of a recorded program again, without the program: unchanged, and with other options. Recordings are made with iotrail trace --record FILE --for-replay. A fio iolog (version 2 or 3) is also accepted; it contains no calls or latencies, so the replay cannot be checked against the program.",
         "Each recorded thread is replayed by one thread. Before each submission it reaps exactly as many completions as the program had reaped in the recording; a chain of linked requests counts once. Between calls, the thread computes for as long as the program did.",
-        "The unchanged recording is also replayed, twice in each block, to show the noise. The order within a block is random. A third replay is itself recorded, as the program was: its difference from the original recording is the self-check. An effect within the self-check error or within the noise does not count.",
-        "The answer includes counts per I/O from one traced replay, then CPU time per I/O, then IOPS and latencies as ratios with their 95 % intervals. A list of limits names what the answer does not cover.",
+        "The unchanged recording is also replayed, twice in each block, to show the noise. The order within a block is random. A third replay is itself recorded, in the same way as the program. The self-check compares this recording with the original one. An effect within the error of the self-check, or within the noise, does not count.",
+        "The answer lists counts per I/O from one traced replay, then CPU time per I/O, and then IOPS and latencies as ratios with their 95 % intervals. A list of limits names what the answer does not cover.",
         "Recorded files are only read. If the recording writes to a file, iotrail creates a copy next to the scratch files and removes it at the end; --map names a different file. An existing file is overwritten only with --allow-write; a recorded file is never overwritten.",
         "With --engine io_uring or libaio, synchronous calls become requests: once one to one, and once overlapped. The overlapped replay is an upper bound: reads and writes are considered independent unless they touch the same bytes, and a sync waits for all earlier requests.",
     ],
@@ -191,7 +191,7 @@ pub const TRY: Page = Page {
         "Runs a program unmodified and with other settings, in randomised blocks, and compares wall time, CPU time and the program's own metrics. The program is not changed: a seccomp supervisor rewrites the flags of its io_uring_setup(2) calls.",
         "First it traces one unmodified run of the program and, based on this trace, classifies each arm as legal, risky, or illegal by the kernel's rules. Then it traces one run of each legal arm, and drops arms that stall, fail or use a different path. The compared runs are not traced.",
         "Without an arm it tries coop_taskrun,taskrun_flag, then defer_taskrun,single_issuer, then sqpoll.",
-        "With --slurm, the program is tried on nodes of a Slurm cluster, with one exclusive job per node, in the working directory and environment of this command, with the same arms, seed and blocks. Each node's run is added to the store, and one answer covers all nodes. For lost nodes, see iotrail-run(1).",
+        "With --slurm, the program is tried on nodes of a Slurm cluster, with one exclusive job per node. Each job uses the working directory and environment of this command, and the same arms, seed and blocks. Each node's run is added to the store, and one answer covers all nodes. For lost nodes, see iotrail-run(1).",
         "Ctrl-C stops the program and all processes that it started, and keeps the measurements.",
     ],
     examples: &[
@@ -266,11 +266,11 @@ pub const COMPARE: Page = Page {
 pub const TRACK: Page = Page {
     description: &[
         "Checks all stored runs of one experiment, oldest first, and reports level shifts of metrics: in which run, by how much, and what else changed at that point (kernel, options, target, iotrail version).",
-        "Each run is one point: the geometric mean of its repeats. Changes are found with E-divisive and tested with Student's t, corrected for the number of metrics: at most two in 100 histories without a change report one. Metrics from different hosts are kept separate.",
+        "Each run is one point: the geometric mean of its repeats. Changes are found with E-divisive and tested with Student's t, corrected for the number of metrics, so that a change is reported in at most 2 of 100 histories that contain none. Metrics from different hosts are kept separate.",
         "Runs of one experiment with different options (a --quick run among full runs) are different loads; use --from to start after them.",
     ],
     examples: &[
-        ("iotrail track coop", "Report the latest changes of every metric."),
+        ("iotrail track coop", "Report the latest changes in every metric."),
         ("iotrail track coop --metric latency_p99 --at arm=coop_taskrun", "Check one metric of one arm."),
         ("iotrail track nightly --fail-on slower", "Fail a pipeline if the latest change was a regression."),
         ("iotrail track coop -o history.html", "Draw every metric run by run, on one page."),
@@ -278,7 +278,7 @@ pub const TRACK: Page = Page {
     ],
     exit: &[
         ("0", "The runs were checked, whatever the result."),
-        ("1", "The latest change of a metric matches --fail-on."),
+        ("1", "The latest change in a metric matches --fail-on."),
         WRONG,
         REFUSED,
         (

@@ -4,11 +4,11 @@ use super::page::{DONE, FAULT, JOURNAL, LAB_CACHE, PLAIN, Page, REFUSED, SCRATCH
 
 pub const ROOT: Page = Page {
     description: &[
-        "iotrail traces each asynchronous I/O from submission to the application. It reports the delivery path and the delay of each completion, and measures whether another flag, core or interface is faster.",
+        "iotrail traces each asynchronous I/O from submission until the application reaps its completion. It reports the delivery path and the delay of each completion, and measures whether another flag, core or interface is faster.",
         "It traces running programs (trace, top), measures its own loads (bench, run, net), compares settings (run, compare), and runs each of these on another kernel (lab).",
         "The probes are BTF tracepoints: they need no kernel module, kprobes or debug build. Loading them needs root, or the capabilities \
          CAP_BPF, CAP_PERFMON and CAP_SYSLOG. Without them iotrail measures its own loads, and names the missing metrics.",
-        "A user who runs iotrail with these capabilities can trace every process, root's included. Set them (setcap) only on a binary with mode 0750 whose group is allowed to do so.",
+        "A user who runs iotrail with these capabilities can trace every process, root's included. Set them (setcap) only on a binary with mode 0750, whose group contains only users who may do so.",
         "The first line of every result is the answer. --full prints all details; --json prints machine-readable output.",
     ],
     examples: &[

@@ -4,7 +4,7 @@ use super::page::{Entry, FAULT, PLAIN, Page, REFUSED, STORE, TYPES, WRONG};
 
 const RECORDING: Entry = (
     "FILE of --record",
-    "The recording, for iotrail-explain(1) and iotrail-export(1). It has this name as soon as its first line is written.",
+    "The recording, for iotrail-explain(1) and iotrail-export(1). It appears under this name as soon as its first line is written.",
 );
 
 pub const TRACE: Page = Page {
