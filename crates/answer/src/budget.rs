@@ -48,7 +48,7 @@ pub struct JudgedLimit {
     pub at_least: Option<f64>,
     /// The upper limit; null: none.
     pub at_most: Option<f64>,
-    /// Whether the trace keeps it.
+    /// Whether the trace is within it.
     pub outcome: BudgetOutcome,
     /// The outcome in words.
     pub text: String,

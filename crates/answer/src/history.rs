@@ -99,7 +99,7 @@ pub struct Series {
     pub points: Vec<Point>,
     /// Changes of the level, oldest first.
     pub changes: Vec<Change>,
-    /// Smallest detectable change, as a factor less 1. With this number of runs, it is detected in 95 % of cases.
+    /// Smallest detectable change, as a factor minus 1. With this number of runs, it is detected in 95 % of cases.
     /// Null: too few runs, or there is a change.
     pub smallest_visible: Option<f64>,
 }
@@ -136,7 +136,7 @@ pub struct Change {
     pub disturbed_since: usize,
     /// Whether it became worse.
     pub is_worse: bool,
-    /// It is the last change of its series: the new level is today's.
+    /// Whether it is the last change in its series, so that the new level is the current one.
     pub is_latest: bool,
     /// Facts that differ in the first run of the new level: `kernel 6.18.2 → 6.18.7`.
     pub with: Vec<String>,
@@ -215,7 +215,7 @@ impl Gathered {
         &mut self.series[i]
     }
 
-    /// `at_least`: smallest reported change, as a factor less 1.
+    /// `at_least`: smallest reported change, as a factor minus 1.
     pub fn history(&self, experiment: &str, at_least: f64) -> History {
         let together = self.series.iter().filter(|s| s.values.len() > 1).count();
         History {

@@ -89,7 +89,7 @@ pub struct Item {
     pub text: String,
     /// Features that require it; null: nothing is missing.
     pub lost: Option<String>,
-    /// The change that restores it; null: nothing is missing.
+    /// How to make it available; null: nothing is missing.
     pub restore: Option<String>,
     /// Items of one group and one state share one row of the terminal.
     #[serde(skip)]

@@ -113,7 +113,7 @@ pub struct FleetEffect {
     pub another_ci95: Option<[f64; 2]>,
     /// Verdict on the mean, in the metric's good direction.
     pub verdict: Verdict,
-    /// The statement that `holds` counts: `verdict`, or if inconclusive, the most frequent own verdict.
+    /// Claim that `holds` counts: `verdict`, or if it is inconclusive, the machines' most frequent verdict.
     pub claim: Verdict,
     /// Machines on which the claim is true by their own measurements.
     pub holds: usize,

@@ -66,7 +66,8 @@ pub struct Buckets {
     pub count: u64,
     /// Accurate to the histogram's error (`stats::histogram`).
     pub sum_ns: u64,
-    /// Count per bound, above the previous bound; one more entry for values above all bounds.
+    /// Number of values per bound: those at most this bound, and above the previous one. One more entry at the end
+    /// counts values above all bounds.
     pub counts: Vec<u64>,
 }
 

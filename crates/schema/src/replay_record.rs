@@ -69,7 +69,7 @@ pub struct ReplayArm {
     pub name: String,
     /// Whether more requests are in flight than recorded, as if none depended on another.
     pub upper_bound: bool,
-    /// Think time belongs to the calls, and in the previous arm to the requests; omitted: false.
+    /// Whether think time is per call (in the previous arm, it is per request); omitted: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_call: bool,
     /// Counts per I/O, from one traced replay, which is not timed.
@@ -94,7 +94,7 @@ pub struct ReplayCounts {
     pub calls_per_io: Option<f64>,
     /// Requests per submission.
     pub batch: Option<f64>,
-    /// Interrupts that the kernel sent to make a thread run its completions.
+    /// Reschedule IPIs that the kernel sent to make a running thread run its task work.
     pub kicks_per_io: Option<f64>,
     /// Device interrupts.
     pub device_irqs_per_io: Option<f64>,

@@ -22,7 +22,7 @@ pub struct StateRecord {
     /// The socket whose data stayed unread longest; omitted: none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<UnreadSocket>,
-    /// The socket that dropped most datagrams or connections; omitted: none did.
+    /// The socket that dropped the most datagrams or connections; omitted: none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drops: Option<SocketDrops>,
     /// The small send buffer that senders waited for most often; omitted: none.
@@ -33,7 +33,7 @@ pub struct StateRecord {
     pub faults: u64,
     /// I/O and threads throttled by cgroup limits; null: not read.
     pub cgroup: Option<CgroupState>,
-    /// The memory limit of its cgroups that evicted most pages of files; omitted: none was reached.
+    /// The memory limit of its cgroups that evicted the most file pages; omitted: none was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryLimit>,
     /// The longest wait of at least 1 s for a file lock, pipe, send buffer or futex; omitted: none.
@@ -198,7 +198,7 @@ pub struct SendBuffer {
     pub asleep: u64,
 }
 
-/// A long sleep in a call which another thread or process has to end.
+/// A long sleep in a call that only another thread or process can end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LongWait {
     /// Thread ID.

@@ -36,7 +36,7 @@ pub struct RunSummary {
     pub hosts: Vec<String>,
     /// Kernels of its measurements.
     pub kernels: Vec<String>,
-    /// Corrupt data that ended it early; left out if there was none.
+    /// Corrupt data that ended it early; omitted if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corruption: Option<Corruption>,
 }

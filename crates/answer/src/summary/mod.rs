@@ -51,7 +51,7 @@ pub struct Head {
     /// The same as a figure.
     #[serde(skip)]
     pub forest: Option<Forest>,
-    /// For a search by two objectives: the confirmed front; otherwise left out.
+    /// For a search by two objectives: the confirmed front; otherwise omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub front: Option<Front>,
     /// Limits of the answer.

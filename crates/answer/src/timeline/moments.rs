@@ -10,7 +10,7 @@ use iotrail_schema::trail::{Course, Punt, RequestTrace, Stamp};
 /// An event of an I/O.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Moment {
-    /// A stage's name; or `woken` or `running`, for the thread that slept for it.
+    /// A stage's name; for the submitting thread: `woken` or `running` (it got a CPU).
     pub what: &'static str,
     /// Since submission; null: unknown. Negative if the timestamps are out of order.
     pub after_ns: Option<i64>,

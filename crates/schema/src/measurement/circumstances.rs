@@ -39,8 +39,8 @@ pub struct Circumstances {
     /// Time that the load's own threads waited for a CPU, summed. A program's threads are sampled: the time after a
     /// thread's last sample is missing.
     pub run_queue_wait_ns: Option<u64>,
-    /// The part of it in which another program used their CPU. iotrail and the kernel do not count. Null: not a
-    /// program.
+    /// Part of `run_queue_wait_ns` in which a program other than iotrail used their CPU. Kernel threads do not count.
+    /// Null: not a program.
     #[serde(default)]
     pub others_had_cpu_ns: Option<u64>,
     /// Involuntary context switches of the load's own threads.

@@ -87,7 +87,7 @@ pub struct ModeSwitch {
 /// Task work runs by number of items, in powers of two.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskWorkBatch {
-    /// Items of a run: this many, and fewer than twice as many. The largest class starts at 65,536.
+    /// Items of a run: at least this many, and fewer than twice as many. The largest class starts at 65,536.
     pub at_least: u64,
     /// Number of runs.
     pub runs: u64,

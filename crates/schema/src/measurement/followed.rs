@@ -69,12 +69,13 @@ impl StageRecord {
 pub struct Followed {
     /// N, if 1 in N requests is traced; 1: all.
     pub one_in: u32,
-    /// All requests of a CPU at low rates, 1 in `one_in` at higher rates. False: always 1 in `one_in`.
+    /// Whether all requests of a CPU are traced at low rates, and 1 in `one_in` at higher rates. False: always 1 in
+    /// `one_in`.
     #[serde(default)]
     pub adaptive: bool,
     /// Number of traced completions.
     pub completions: u64,
-    /// Part of `completions`: those selected while all were. Each has weight 1, the others `one_in`.
+    /// Part of `completions`: those selected while all requests were. Each has weight 1, the others `one_in`.
     #[serde(default)]
     pub whole: u64,
     /// Requests of which only 1 in `one_in` was selected; 0: all were selected. Null if `one_in` is 1, and if not

@@ -66,7 +66,7 @@ pub struct RingRecord {
     /// Provided buffers used by its requests, by group; null in older records.
     #[serde(default)]
     pub buffers: Option<Vec<BufferGroup>>,
-    /// Requests that the program neither cancelled nor submitted again after they ended; left out: none. They were multishot, or had no
+    /// Requests that ended, and that the program neither cancelled nor submitted again; omitted: none. They were multishot, or had no
     /// provided buffer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<EndedRequest>,
