@@ -27,7 +27,7 @@ use iotrail_watch::subject::{self, Target};
 
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// Trace this process, its descendants and their children; may be repeated
+    /// Trace this process and its descendants, including later ones; may be repeated
     #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = crate::cli::process)]
     processes: Vec<u32>,
 

@@ -54,7 +54,7 @@ const LIGHT_AFTER: Duration = Duration::from_secs(10);
 #[derive(Debug, Args)]
 #[command(override_usage = "iotrail trace [OPTIONS] <-- CMD [ARGS]... | -p TGID | -a>")]
 pub struct TraceArgs {
-    /// Trace this process, its descendants and their children; may be repeated
+    /// Trace this process and its descendants, including later ones; may be repeated
     #[arg(short, long = "pid", value_name = "TGID", allow_negative_numbers = true, value_parser = crate::cli::process)]
     processes: Vec<u32>,
 
