@@ -9,7 +9,7 @@ use crate::figure::{Metric, Unit};
 use crate::traced::{Scope, TraceFigure, figures, in_words};
 use iotrail_base::words::{UNKNOWN, list, percent, so_many};
 use iotrail_schema::account::ThreadRow;
-use iotrail_schema::trace_record::TraceRecord;
+use iotrail_schema::trace_record::{Subject, TraceRecord};
 
 pub const SCHEMA: &str = "iotrail.trace-comparison/1";
 
@@ -88,9 +88,15 @@ pub fn compare(a: (&str, &TraceRecord), b: (&str, &TraceRecord)) -> TraceCompari
     let stayed = of_a.keys().filter(|code| of_b.contains_key(*code)).cloned().collect();
     let (counts, latency) = of_figures(a.1, b.1);
     let account = account(a.1, b.1);
+    let (of, named) = (program(a.1), program(b.1));
+    let is_other = of.is_some() && named.is_some() && of != named;
+    let name = |name: &str, program: Option<String>| match program.filter(|_| is_other) {
+        Some(program) => format!("{name} ({program})"),
+        None => name.to_owned(),
+    };
     TraceComparison {
         schema: SCHEMA,
-        answer: answer(a.0, b.0, &counts, &came, &went),
+        answer: answer(&name(a.0, of), &name(b.0, named), &counts, &came, &went),
         a: a.0.to_owned(),
         b: b.0.to_owned(),
         came,
@@ -99,6 +105,15 @@ pub fn compare(a: (&str, &TraceRecord), b: (&str, &TraceRecord)) -> TraceCompari
         account,
         counts,
         latency,
+    }
+}
+
+/// The traced command or process; `None` for several.
+fn program(t: &TraceRecord) -> Option<String> {
+    match &t.subject {
+        Subject::Command { argv, .. } => Some(argv.join(" ")),
+        Subject::Process { comm, .. } => Some(comm.clone()),
+        _ => None,
     }
 }
 
@@ -264,6 +279,10 @@ mod tests {
         assert!(c.counts.is_empty() && c.account.is_empty() && c.came.is_empty() && c.went.is_empty());
         assert_eq!(c.answer, "t2 against t1: no exact count changed, and the findings are the same");
         assert!(c.latency.iter().all(|l| l.changed.is_none()));
+        let mut other = clean();
+        other.subject = Subject::Command { argv: vec!["./other".into(), "7".into()], exit_status: Some(0) };
+        let c = compared(&other);
+        assert!(c.answer.starts_with("t2 (./other 7) against t1 ("), "{}", c.answer);
     }
 
     #[test]
