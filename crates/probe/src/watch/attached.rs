@@ -147,6 +147,8 @@ pub(super) struct Light {
     pub(super) counts: WindowCounts,
     /// The rings' counters were read up to the end.
     pub(super) posted_is_all: bool,
+    /// Time from the last reading of those counters to the end.
+    pub(super) unread_ns: u64,
 }
 
 /// Sums over the closed windows.

@@ -2,6 +2,7 @@
 
 use iotrail_schema::setup_flag;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::attached::Watch;
 use super::tables::{self, entries};
@@ -136,11 +137,12 @@ impl Watch<'_> {
     }
 
     /// If the trace switched to windows: its full duration, and the completions from the rings' counters. `is_all`: the
-    /// counters were read at the end; otherwise up to one second earlier.
-    pub fn lasted(&mut self, span: std::time::Duration, (posted, is_all): (u64, bool)) {
+    /// counters were read at the end; otherwise `unread` earlier, or up to one second.
+    pub fn lasted(&mut self, span: Duration, (posted, is_all): (u64, bool), unread: Duration) {
         if let Some(light) = &mut self.light {
             light.events.all = Sums { ns: span.as_nanos() as u64, completions: posted, ..Sums::default() };
             light.posted_is_all = is_all;
+            light.unread_ns = unread.as_nanos().max(1_000_000_000) as u64;
         }
     }
 
@@ -160,7 +162,7 @@ impl Watch<'_> {
         let posted_factor = if is_known { ratio(all.completions, seen_whole, seen - seen_whole) } else { 0.0 };
         let known = match is_known {
             true if light.posted_is_all => Known::All,
-            true if posted_factor > by_time => Known::UpTo { end_ns: 1_000_000_000 },
+            true if posted_factor > by_time => Known::UpTo { end_ns: light.unread_ns },
             _ => Known::Time,
         };
         let factor = if known == Known::Time { by_time } else { posted_factor };

@@ -2,6 +2,7 @@
 
 use iotrail_schema::setup_flag;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::cpu::cpu;
 use super::opening::of_windows;
@@ -66,6 +67,7 @@ impl Running<'_> {
     pub fn end(mut self) -> Result<Traced> {
         // Detaching the probes of the system calls takes about 20 ms, in which an ended program did not run.
         let exited = self.watched.have_ended().then(|| self.began.elapsed());
+        let last_read = self.rings_read - self.began;
         // First, so that the threads' times end with the trace.
         self.watch.close_account()?;
         let windows = self.windows.take().map(|windows| windows.end(&mut self.watch, self.began)).transpose()?;
@@ -81,7 +83,9 @@ impl Running<'_> {
         // Detaching the probes must not count as CPU time of the traced programs.
         let shares = self.sampler.as_mut().map(Sampler::end).transpose()?;
         let costs = self.watch.costs()?;
-        self.watch.lasted(lasted, posted.unwrap_or_default());
+        // On a busy machine the last reading is older than its period.
+        let unread = exited.map_or(Duration::ZERO, |exited| exited.saturating_sub(last_read));
+        self.watch.lasted(lasted, posted.unwrap_or_default(), unread);
         let observed = self.watch.end()?;
         let (threads, more_threads) = self.watch.threads()?;
         let cpu = if windows.is_some() { with_threads(cpu, &threads) } else { cpu };

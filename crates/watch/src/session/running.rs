@@ -59,7 +59,7 @@ pub(super) struct Running<'room> {
     pub windows: Option<Opening>,
     price: Option<Price>,
     /// Time when the counters of all rings were last read.
-    rings_read: Instant,
+    pub rings_read: Instant,
     pub recorder: Option<Recorder>,
     pub capturing: Option<Capturing<'room>>,
     pub processes: Processes,
