@@ -235,15 +235,25 @@ pub(super) fn read(path: &Path) -> Result<Program> {
 
 fn program(path: &Path, most: u64, bar: &ProgressBar) -> Result<Program> {
     let mut compiler = Compiler::new(most);
+    if most != MOST {
+        // Only the complete recording shows which calls are part of the load. Damage matters only in the replayed part.
+        let mut complete = Compiler::new(most.max(MOST));
+        let _ = compile(path, &mut complete, bar);
+        compiler.only(complete.load());
+    }
+    compile(path, &mut compiler, bar)?;
+    compiler.finish()
+}
+
+fn compile(path: &Path, compiler: &mut Compiler, bar: &ProgressBar) -> Result<()> {
     if fio_log::is_one(path) {
         compiler.imported();
-        fio_log::read(path, &mut |event| compiler.take(&event))?;
-        return compiler.finish();
+        return fio_log::read(path, &mut |event| compiler.take(&event));
     }
     let mut reader = ReplayReader::open(path)?;
     for (n, event) in (0u64..).zip(reader.by_ref()) {
         if let ControlFlow::Break(()) = compiler.take(&event?) {
-            return compiler.finish();
+            return Ok(());
         }
         if n.is_multiple_of(1 << 20) {
             bar.set_message(format!("reading the recording: {} million events", n >> 20));
@@ -257,6 +267,6 @@ fn program(path: &Path, most: u64, bar: &ProgressBar) -> Result<Program> {
         Some(Ending::Cut { at_byte }) => {
             Err(Error::input(format!("the recording {} is truncated at byte {at_byte}", path.display()), again))
         }
-        _ => compiler.finish(),
+        _ => Ok(()),
     }
 }

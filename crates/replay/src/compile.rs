@@ -40,12 +40,17 @@ const RWF_KEPT: u32 = 0xf;
 pub struct Compiler {
     most: u64,
     taken: u64,
+    /// `None` to find it in the events.
+    load: Option<Load>,
     program: Program,
     files: BTreeMap<u32, FileSlot>,
     rings: BTreeMap<u32, usize>,
     states: Vec<RingState>,
     threads: BTreeMap<u32, Building>,
 }
+
+/// The threads of the load, each with the time of its first step.
+pub type Load = BTreeMap<u32, u64>;
 
 /// The program's index of a recorded file.
 struct FileSlot {
@@ -116,6 +121,7 @@ impl Compiler {
         Self {
             most,
             taken: 0,
+            load: None,
             program: Program::default(),
             files: BTreeMap::new(),
             rings: BTreeMap::new(),
@@ -129,33 +135,49 @@ impl Compiler {
         self.program.observed.doubts.imported = true;
     }
 
-    /// Breaks once it has the maximum number of requests.
+    /// Accepts only events of this load, which [`Compiler::load`] found in the complete recording.
+    pub fn only(&mut self, load: Load) {
+        self.load = Some(load);
+    }
+
+    /// Breaks once it has the calls of the maximum number of requests.
     pub fn take(&mut self, event: &ReplayEvent) -> ControlFlow<()> {
+        let is_part = self.program.observed.is_part;
         match event {
             ReplayEvent::File(file) => self.file(file),
             ReplayEvent::Ring(ring) => self.ring(ring),
+            ReplayEvent::Request(_) | ReplayEvent::Sync(_) if self.taken >= self.most => {
+                self.program.observed.is_part = true;
+            }
             ReplayEvent::Request(request) => self.request(request),
-            ReplayEvent::Call(call) => self.call(call),
             ReplayEvent::Sync(sync) => self.sync(sync),
+            // Its requests are not replayed.
+            ReplayEvent::Call(c) if is_part && self.threads.get(&c.tid).is_none_or(|b| b.pending.is_empty()) => {}
+            ReplayEvent::Call(call) => self.call(call),
             ReplayEvent::Lost { events } => {
                 let lost = &mut self.program.observed.doubts.lost_events;
                 *lost = lost.saturating_add(*events);
             }
         }
-        if self.taken < self.most {
-            return ControlFlow::Continue(());
-        }
-        self.program.observed.is_part = true;
-        ControlFlow::Break(())
+        let is_complete = || self.threads.values().all(|b| b.pending.is_empty());
+        if self.program.observed.is_part && is_complete() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// The load, after all events.
+    pub fn load(&self) -> Load {
+        let most_ops = self.threads.values().map(|b| b.thread.ops.len()).max().unwrap_or(0);
+        let first = |(tid, b): (&u32, &Building)| Some((*tid, b.thread.steps.first()?.at_ns));
+        let is_few = |of: &Thread| of.is_synchronous() && of.ops.len() as f64 <= most_ops as f64 * FEW_CALLS;
+        self.threads.iter().filter(|(_, b)| !is_few(&b.thread)).filter_map(first).collect()
     }
 
     /// Returns the program. Usage error: there is nothing to replay.
     pub fn finish(mut self) -> Result<Program> {
-        let observed = &mut self.program.observed;
         let mut largest = 0;
         let (mut requests, mut submissions) = (0, 0);
         let (mut first_ns, mut last_ns) = (u64::MAX, 0);
-        let most_ops = self.threads.values().map(|b| b.thread.ops.len()).max().unwrap_or(0);
+        let load = self.load.take().unwrap_or_else(|| self.load());
+        let observed = &mut self.program.observed;
         for (tid, building) in self.threads {
             observed.doubts.unexplained += building.pending.values().map(|p| p.len() as u64).sum::<u64>();
             let idle_ns = building.idle_ns();
@@ -173,8 +195,8 @@ impl Compiler {
             thread.merges = kind == batches::Kind::AsReaped;
             let Some(first_step) = thread.steps.first() else { continue };
             thread.has_links = thread.ops.iter().any(|op| !op.ends_chain());
-            let is_synchronous = thread.steps.iter().all(|s| s.ring.is_none());
-            if is_synchronous && thread.ops.len() as f64 <= most_ops as f64 * FEW_CALLS {
+            let is_synchronous = thread.is_synchronous();
+            if !load.contains_key(&tid) {
                 observed.doubts.side_calls += thread.ops.len() as u64;
                 continue;
             }
@@ -371,6 +393,11 @@ impl Compiler {
         let moves = matches!(s.op, ReplayOp::Read | ReplayOp::Write);
         let len = if moves { s.len.min(moved) } else { s.len };
         let Some(op) = self.op(s.op, s.file, s.offset, len, s.op_flags, 0) else { return };
+        let first_ns = self.load.as_ref().map_or(Some(0), |load| load.get(&s.tid).copied());
+        if first_ns.is_none_or(|first_ns| s.enter_ns < first_ns) {
+            self.program.observed.doubts.side_calls += u64::from(first_ns.is_none());
+            return;
+        }
         self.taken += 1;
         let building = self.threads.entry(s.tid).or_default();
         building.sums.calls += 1;

@@ -299,6 +299,30 @@ fn setup_calls_and_threads_with_few_calls_are_excluded() {
 }
 
 #[test]
+fn the_first_n_requests_are_those_of_the_load_and_include_their_calls() {
+    // Ten batches of 4 requests, after 2 calls by the same thread and 1 by a thread that makes no other.
+    let mut all = vec![file(1), ring(7), sync(1, 10), sync(1, 20), sync(2, 30)];
+    for i in 0..10u64 {
+        let at = 100 + i * 20;
+        all.extend((0..4).map(|_| read(1, 7, at, 0)));
+        all.push(call(1, 7, at, 4, 4, i * 4));
+    }
+    let mut complete = Compiler::new(u64::MAX);
+    all.iter().for_each(|event| assert!(complete.take(event).is_continue()));
+    let load = complete.load();
+    for n in [1, 2, 6, 8, 39, 40, 41] {
+        let mut compiler = Compiler::new(n);
+        compiler.only(load.clone());
+        let _ = all.iter().try_for_each(|event| compiler.take(event));
+        let program = compiler.finish().unwrap();
+        assert_eq!(program.requests(), n.min(40), "{n}");
+        assert_eq!((program.observed.is_part, program.observed.doubts.unexplained), (n < 40, 0), "{n}");
+        assert_eq!(program.observed.sums.calls, n.min(40).div_ceil(4), "{n}");
+        assert_eq!(program.observed.doubts.side_calls, 1);
+    }
+}
+
+#[test]
 fn a_submission_with_getevents_and_min_complete_0_is_not_a_wait() {
     let mut all = steady(30);
     for event in &mut all {

@@ -127,6 +127,10 @@ impl Op {
 }
 
 impl Thread {
+    pub fn is_synchronous(&self) -> bool {
+        self.steps.iter().all(|s| s.ring.is_none())
+    }
+
     /// Steps with their requests.
     pub fn each(&self) -> impl Iterator<Item = (&Step, &[Op])> {
         let mut at = 0;
@@ -145,7 +149,7 @@ impl Program {
 
     /// Whether all requests are synchronous calls.
     pub fn is_synchronous(&self) -> bool {
-        self.threads.iter().flat_map(|t| &t.steps).all(|s| s.ring.is_none())
+        self.threads.iter().all(Thread::is_synchronous)
     }
 
     pub fn longest(&self) -> u32 {
