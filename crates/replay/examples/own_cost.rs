@@ -27,8 +27,8 @@ fn main() {
     let program = Program { rings: vec![ring], threads: vec![thread], ..Program::default() };
     for interface in [Interface::Null, Interface::IoUring] {
         for _ in 0..3 {
-            match run(&program, &Options { interface, ..Options::default() }, &[], &mut |_| {}, &AtomicBool::new(false))
-            {
+            let options = Options { interface: Some(interface), ..Options::default() };
+            match run(&program, &options, &[], &mut |_| {}, &AtomicBool::new(false)) {
                 Ok(r) => println!("{interface:?}: {:.1} ns per no-op", r.elapsed_ns as f64 / r.ios as f64),
                 Err(e) => println!("{interface:?}: {e}"),
             }

@@ -1,5 +1,6 @@
 //! Replays all threads of a program once.
 
+use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,13 +23,13 @@ use iotrail_base::mapping::Mapping;
 use iotrail_load::clock::Clock;
 use iotrail_load::gate::{AtGate, Gate};
 use iotrail_load::{Boundary, buffers};
+use iotrail_schema::replay_log::{ReplayInterface, ReplayRing};
 use iotrail_stats::histogram;
 use iotrail_stats::random::SplitMix64;
 
 /// The interface through which requests are submitted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Interface {
-    #[default]
     IoUring,
     Libaio,
     /// Each request is a synchronous call.
@@ -40,12 +41,28 @@ pub enum Interface {
 /// How to replay a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    pub interface: Interface,
+    /// `None` to use that of each recorded ring.
+    pub interface: Option<Interface>,
     /// Setup flags of all rings and size of their completion queues; `None` to use those of the recording.
     pub ring: Option<(u32, Option<u32>)>,
     pub register_files: bool,
     pub register_buffers: bool,
     pub speed: Speed,
+}
+
+impl Options {
+    fn interface_of(&self, ring: &ReplayRing) -> Interface {
+        self.interface.unwrap_or(match ring.interface {
+            ReplayInterface::IoUring => Interface::IoUring,
+            ReplayInterface::NativeAio | ReplayInterface::PosixAio => Interface::Libaio,
+        })
+    }
+
+    /// The interfaces of all rings that the program uses.
+    pub fn interfaces(&self, program: &Program) -> BTreeSet<Interface> {
+        let used = program.threads.iter().flat_map(|t| &t.steps).filter_map(|s| s.ring);
+        used.map(|ring| self.interface_of(&program.rings[usize::from(ring)])).collect()
+    }
 }
 
 /// Results of a replay.
@@ -109,7 +126,7 @@ pub fn run(
                         files,
                         memory: memory.1,
                         stop,
-                        synchronous: options.interface == Interface::Sync,
+                        synchronous: options.interface == Some(Interface::Sync),
                     };
                     let done = with_engines(program, tools, options, gate, start);
                     // After an error, requests may still be in flight.
@@ -187,7 +204,7 @@ const MOST_BUFFERS: u32 = 16384;
 /// Number of a thread's buffers. More requests than recorded may be in flight, because only chain ends are counted.
 fn slots(thread: &Thread, options: &Options) -> u32 {
     let largest = thread.steps.iter().map(|s| s.ops).max().unwrap_or(1);
-    if options.interface == Interface::Sync || thread.steps.iter().all(|s| s.ring.is_none()) {
+    if options.interface == Some(Interface::Sync) || thread.steps.iter().all(|s| s.ring.is_none()) {
         return 1;
     }
     let most = if options.register_buffers { MOST_BUFFERS } else { 1 << 16 };
@@ -221,8 +238,12 @@ fn with_engines(
 ) -> Result<Option<Done>> {
     let (files, memory, thread) = (tools.files, tools.memory, tools.thread);
     let largest = thread.steps.iter().map(|s| s.ops).max().unwrap_or(1);
-    let uring = |ring: usize| {
-        let recorded = &program.rings[ring];
+    let mut is_used = vec![false; program.rings.len()];
+    thread.steps.iter().filter_map(|s| s.ring).for_each(|ring| is_used[usize::from(ring)] = true);
+    let engine = |(recorded, is_used): (&ReplayRing, bool)| -> Result<Option<Box<dyn Engine>>> {
+        if !is_used {
+            return Ok(None);
+        }
         let (flags, cq_entries) = options.ring.unwrap_or((recorded.setup_flags, Some(recorded.cq_entries)));
         let setup = Setup {
             sq_entries: recorded.sq_entries.max(largest),
@@ -231,29 +252,14 @@ fn with_engines(
             register_files: options.register_files,
             register_buffers: options.register_buffers,
         };
-        Uring::open(setup, files, memory)
+        Ok(match options.interface_of(recorded) {
+            Interface::IoUring => Some(Box::new(Uring::open(setup, files, memory)?)),
+            Interface::Libaio => Some(Box::new(Aio::open(files, memory)?)),
+            Interface::Sync => None,
+            Interface::Null => Some(Box::new(Null::default())),
+        })
     };
-    match options.interface {
-        Interface::IoUring | Interface::Sync => {
-            stages(tools, program, options.interface == Interface::IoUring, uring, gate, start)
-        }
-        Interface::Libaio => stages(tools, program, true, |_| Aio::open(files, memory), gate, start),
-        Interface::Null => stages(tools, program, true, |_| Ok(Null::default()), gate, start),
-    }
-}
-
-fn stages<E: Engine>(
-    tools: Tools<'_>,
-    program: &Program,
-    wants_engines: bool,
-    open: impl Fn(usize) -> Result<E>,
-    gate: &Gate,
-    start: &std::sync::atomic::AtomicU64,
-) -> Result<Option<Done>> {
-    let mut is_used = vec![false; program.rings.len()];
-    tools.thread.steps.iter().filter_map(|s| s.ring).for_each(|ring| is_used[usize::from(ring)] = true);
-    let engine = |(ring, used): (usize, &bool)| (*used && wants_engines).then(|| open(ring)).transpose();
-    let engines = is_used.iter().enumerate().map(engine).collect::<Result<Vec<Option<E>>>>()?;
+    let engines = program.rings.iter().zip(is_used).map(engine).collect::<Result<Vec<_>>>()?;
     if !gate.stand() {
         return Ok(None);
     }

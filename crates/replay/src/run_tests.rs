@@ -58,7 +58,7 @@ fn each_interface_submits_each_request_once() {
     let file = file();
     for interface in [Interface::IoUring, Interface::Libaio, Interface::Sync, Interface::Null] {
         for kind in [OpKind::Read, OpKind::Write, OpKind::Fsync] {
-            let options = Options { interface, ..Options::default() };
+            let options = Options { interface: Some(interface), ..Options::default() };
             let Some(r) = replayed(&program(300, 8, kind), options, &file) else { continue };
             let null = interface == Interface::Null;
             assert_eq!((r.ios, r.latencies.len()), (300, 300), "{interface:?} {kind:?}");
@@ -100,6 +100,22 @@ fn linked_chains_keep_their_order_and_errors_are_counted() {
 }
 
 #[test]
+fn each_ring_is_replayed_with_its_recorded_interface() {
+    let mut two = program(20, 1, OpKind::Read);
+    two.rings.push(ReplayRing { ring: 1, interface: ReplayInterface::NativeAio, ..two.rings[0].clone() });
+    let mut thread = two.threads[0].clone();
+    thread.waits.push(Wait::Sleep);
+    thread.steps.iter_mut().for_each(|step| step.ring = Some(1));
+    two.threads.push(thread);
+    let used = |interface| Options { interface, ..Options::default() }.interfaces(&two).into_iter().collect::<Vec<_>>();
+    assert_eq!(used(None), [Interface::IoUring, Interface::Libaio]);
+    assert_eq!(used(Some(Interface::Libaio)), [Interface::Libaio]);
+    // Native AIO submits and waits in separate calls.
+    let Some(r) = replayed(&two, Options::default(), &file()) else { return };
+    assert_eq!((r.ios, r.errors, r.calls), (40, 0, 20 + 40));
+}
+
+#[test]
 fn synchronous_calls_are_replayed_on_their_threads_until_a_stop() {
     let file = file();
     let mut calls = program(100, 1, OpKind::Read);
@@ -119,7 +135,7 @@ fn recorded_think_time_is_replayed_between_calls() {
     let of = |speed| {
         run(
             &thinks,
-            &Options { speed, interface: Interface::Null, ..Options::default() },
+            &Options { speed, interface: Some(Interface::Null), ..Options::default() },
             &[],
             &mut |_| {},
             &AtomicBool::new(false),

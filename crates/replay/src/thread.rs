@@ -62,16 +62,16 @@ struct Slot {
 }
 
 /// A ring of the thread.
-struct OfRing<E> {
-    engine: E,
+struct OfRing {
+    engine: Box<dyn Engine>,
     /// Number of reaped chain ends.
     tails: u32,
     in_flight: u32,
 }
 
-struct Loop<'a, E> {
+struct Loop<'a> {
     tools: Tools<'a>,
-    rings: Vec<Option<OfRing<E>>>,
+    rings: Vec<Option<OfRing>>,
     slots: Box<[Slot]>,
     free: Vec<u32>,
     done: Done,
@@ -80,7 +80,7 @@ struct Loop<'a, E> {
 }
 
 /// Executes all steps. `engines`: one per ring of the program that this thread uses.
-pub(crate) fn run<E: Engine>(tools: Tools<'_>, engines: Vec<Option<E>>, start: u64) -> Result<Done> {
+pub(crate) fn run(tools: Tools<'_>, engines: Vec<Option<Box<dyn Engine>>>, start: u64) -> Result<Done> {
     let slots = tools.memory.slots;
     let ring = |engine| OfRing { engine, tails: 0, in_flight: 0 };
     let mut all = Loop {
@@ -96,7 +96,7 @@ pub(crate) fn run<E: Engine>(tools: Tools<'_>, engines: Vec<Option<E>>, start: u
     Ok(all.done)
 }
 
-impl<E: Engine> Loop<'_, E> {
+impl Loop<'_> {
     fn ticks(&self, ns: u64) -> u64 {
         u64::try_from((u128::from(ns) * u128::from(self.ticks_per_ns)) >> 20).unwrap_or(u64::MAX)
     }
@@ -215,7 +215,8 @@ impl<E: Engine> Loop<'_, E> {
         let mut left = tails;
         let mut now = 0;
         let has_links = self.tools.thread.has_links;
-        let is_head = |engine: &mut E| engine.next().is_some_and(|number| !self.slots[number as usize].is_tail);
+        let is_head =
+            |engine: &mut Box<dyn Engine>| engine.next().is_some_and(|number| !self.slots[number as usize].is_tail);
         while (left > 0 || has_links && is_head(&mut of.engine))
             && let Some((number, result)) = of.engine.take()
         {
@@ -294,7 +295,7 @@ impl<E: Engine> Loop<'_, E> {
     /// More requests are in flight than in the recording, so waits for one to complete.
     #[cold]
     fn make_room(&mut self, ring: usize) -> Result<()> {
-        let busy = |of: &Option<OfRing<E>>| of.as_ref().is_some_and(|of| of.in_flight > 0);
+        let busy = |of: &Option<OfRing>| of.as_ref().is_some_and(|of| of.in_flight > 0);
         let ring = if busy(&self.rings[ring]) { Some(ring) } else { self.rings.iter().position(busy) };
         let of = ring.and_then(|ring| Some((ring, self.rings[ring].as_mut()?)));
         let Some((ring, of)) = of else {

@@ -6,7 +6,6 @@ use iotrail_load::engine::io_uring::flags::{Flag, Setup};
 use iotrail_replay::change::{self, ThinkPer};
 use iotrail_replay::program::{LINKED, Program};
 use iotrail_replay::run::{Interface, Options, Speed};
-use iotrail_schema::replay_log::ReplayInterface;
 
 /// A way of replaying the recording.
 pub(super) struct Arm {
@@ -90,13 +89,10 @@ pub(super) fn thinks(program: &Program) -> bool {
 }
 
 fn as_recorded(program: &Program) -> Options {
-    let aio = program.rings.iter().filter(|r| r.interface != ReplayInterface::IoUring).count();
     Options {
-        interface: if aio > 0 && aio * 2 >= program.rings.len() { Interface::Libaio } else { Interface::IoUring },
-        ring: None,
         register_files: program.observed.registered_files,
         register_buffers: program.observed.registered_buffers,
-        speed: Speed::default(),
+        ..Options::default()
     }
 }
 
@@ -105,7 +101,7 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
     let mut names = Vec::new();
     let synchronous = program.is_synchronous();
     if let Some(interface) = asked.interface {
-        options.interface = interface;
+        options.interface = Some(interface);
         names.push(format!("--engine {}", name(&INTERFACES, interface)));
     }
     if let Some(ring) = &asked.ring {
@@ -127,26 +123,32 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
         options.register_buffers = words.contains(&"buffers");
         names.push(format!("--register {register}"));
     }
-    if options.interface != Interface::IoUring {
+    let without_ring = match options.interface {
+        Some(Interface::IoUring) => None,
+        Some(other) => Some(format!("--engine {} has no ring", name(&INTERFACES, other))),
+        None => options
+            .interfaces(program)
+            .iter()
+            .eq(&[Interface::Libaio])
+            .then(|| "the recorded program uses libaio".into()),
+    };
+    if let Some(why) = without_ring {
         if asked.ring.is_some() || asked.register.is_some() {
             return Err(Error::input(
-                format!(
-                    "--ring and --register apply only to io_uring; --engine {} has no ring",
-                    name(&INTERFACES, options.interface)
-                ),
+                format!("--ring and --register apply only to io_uring; {why}"),
                 "omit them, or use --engine io_uring",
             ));
         }
         (options.register_files, options.register_buffers) = (false, false);
     }
     let is_linked = || program.threads.iter().flat_map(|t| &t.ops).any(|op| op.sqe_flags & LINKED != 0);
-    if options.interface == Interface::Libaio && is_linked() {
+    if options.interface == Some(Interface::Libaio) && is_linked() {
         return Err(Error::input(
             "the recording has linked requests, but native aio has no links",
             "use --engine io_uring",
         ));
     }
-    if options.interface == Interface::Sync && (asked.depth.is_some() || asked.batch.is_some()) {
+    if options.interface == Some(Interface::Sync) && (asked.depth.is_some() || asked.batch.is_some()) {
         return Err(Error::input("synchronous calls have no --depth and no --batch", "omit them"));
     }
     if synchronous && asked.interface.is_none() && (asked.ring.is_some() || asked.register.is_some()) {
@@ -158,7 +160,8 @@ fn variants(program: &Program, asked: &ReplayOptions, base: Options) -> Result<V
     let mut changed = program.clone();
     let mut upper_bound = false;
     let mut arms = Vec::new();
-    if synchronous && options.interface != Interface::Sync && (asked.interface.is_some() || asked.depth.is_some()) {
+    if synchronous && options.interface != Some(Interface::Sync) && (asked.interface.is_some() || asked.depth.is_some())
+    {
         let arm = |suffix: &str, program: Program, upper_bound| Arm {
             name: format!("{}, {suffix}", if names.is_empty() { "--engine io_uring".into() } else { names.join(" ") }),
             program,

@@ -134,7 +134,7 @@ impl Run {
             schema: SCHEMA.into(),
             version: env!("CARGO_PKG_VERSION").into(),
             load: LoadRecord {
-                engine: name(&INTERFACES, arm.options.interface).into(),
+                engine: engines(arm).as_str().into(),
                 jobs: arm.program.threads.len() as u32,
                 ..LoadRecord::default()
             }
@@ -172,12 +172,19 @@ fn replay(arm: &Arm, files: &Files, stop: &AtomicBool, boundary: &mut dyn FnMut(
         .map_err(|e| Error { what: format!("{}: {}", arm.name, e.what), ..e })
 }
 
+/// The names of the arm's interfaces.
+fn engines(arm: &Arm) -> String {
+    let used = arm.options.interfaces(&arm.program);
+    let names: Vec<&str> = used.iter().map(|interface| name(&INTERFACES, *interface)).collect();
+    if names.is_empty() { name(&INTERFACES, Interface::Sync).into() } else { names.join(",") }
+}
+
 /// How the arm's completions can be observed.
 fn seen(arm: &Arm) -> Seen {
-    match arm.options.interface {
-        Interface::IoUring if arm.program.is_synchronous() => Seen::OwnCalls,
-        Interface::IoUring => Seen::IoUring { iopoll: false },
-        Interface::Libaio => Seen::Aio,
-        Interface::Sync | Interface::Null => Seen::OwnCalls,
+    match arm.options.interfaces(&arm.program).first() {
+        // Native AIO next to io_uring is not observed: it has no kicks, task work and punts.
+        Some(Interface::IoUring) => Seen::IoUring { iopoll: false },
+        Some(Interface::Libaio) => Seen::Aio,
+        Some(Interface::Sync | Interface::Null) | None => Seen::OwnCalls,
     }
 }
