@@ -100,6 +100,29 @@ fn linked_chains_keep_their_order_and_errors_are_counted() {
 }
 
 #[test]
+fn a_call_waits_for_all_completions_of_linked_requests() {
+    let file = file();
+    // Batches of 7: three chains of a write and a sync, and a read. The program waits for 7 completions, thus 4 chain ends.
+    let mut batches = program(70, 7, OpKind::Read);
+    let thread = &mut batches.threads[0];
+    for (at, op) in thread.ops.iter_mut().enumerate() {
+        (op.kind, op.sqe_flags) = match at % 7 {
+            0 | 2 | 4 => (OpKind::Write, 1 << 2),
+            1 | 3 | 5 => (OpKind::Fsync, 0),
+            _ => (OpKind::Read, 0),
+        };
+    }
+    thread.has_links = true;
+    thread.steps.truncate(10);
+    for (at, step) in thread.steps.iter_mut().enumerate() {
+        (step.ops, step.needs, step.wait_for, step.min_complete) = (7, 4 * at as u32, 7, 7);
+        step.gets_events = true;
+    }
+    let Some(r) = replayed(&batches, Options::default(), &file) else { return };
+    assert_eq!((r.ios, r.errors, r.calls), (70, 0, 10));
+}
+
+#[test]
 fn each_ring_is_replayed_with_its_recorded_interface() {
     let mut two = program(20, 1, OpKind::Read);
     two.rings.push(ReplayRing { ring: 1, interface: ReplayInterface::NativeAio, ..two.rings[0].clone() });
@@ -111,6 +134,7 @@ fn each_ring_is_replayed_with_its_recorded_interface() {
     assert_eq!(used(None), [Interface::IoUring, Interface::Libaio]);
     assert_eq!(used(Some(Interface::Libaio)), [Interface::Libaio]);
     // Native AIO submits and waits in separate calls.
+    two.threads.iter_mut().flat_map(|t| &mut t.steps).for_each(|step| step.min_complete = 1);
     let Some(r) = replayed(&two, Options::default(), &file()) else { return };
     assert_eq!((r.ios, r.errors, r.calls), (40, 0, 20 + 40));
 }

@@ -67,7 +67,19 @@ struct OfRing {
     /// Number of reaped chain ends.
     tails: u32,
     in_flight: u32,
+    /// Requests in flight that a linked request follows.
+    heads: u32,
 }
+
+impl OfRing {
+    /// Number of completions that are certain to include `tails` more chain ends.
+    fn completions(&self, tails: u32) -> u32 {
+        if tails == 0 { 0 } else { tails.saturating_add(self.heads).min(self.in_flight) }
+    }
+}
+
+/// Number of steps in which the next one on the same ring is searched.
+const AHEAD: usize = 64;
 
 struct Loop<'a> {
     tools: Tools<'a>,
@@ -82,7 +94,7 @@ struct Loop<'a> {
 /// Executes all steps. `engines`: one per ring of the program that this thread uses.
 pub(crate) fn run(tools: Tools<'_>, engines: Vec<Option<Box<dyn Engine>>>, start: u64) -> Result<Done> {
     let slots = tools.memory.slots;
-    let ring = |engine| OfRing { engine, tails: 0, in_flight: 0 };
+    let ring = |engine| OfRing { engine, tails: 0, in_flight: 0, heads: 0 };
     let mut all = Loop {
         rings: engines.into_iter().map(|e| e.map(ring)).collect(),
         slots: vec![Slot::default(); slots as usize].into(),
@@ -148,7 +160,8 @@ impl Loop<'_> {
                 at = self.merge(at, &mut merged, &mut ops, &mut last)?;
             }
             next_op = ops.end;
-            let needs = thread.steps.get(at).filter(|next| next.ring == step.ring).map(|next| next.needs);
+            let next = thread.steps[at..].iter().take(AHEAD).find(|next| next.ring == step.ring);
+            let needs = next.map_or(u32::MAX, |next| next.needs);
             last = self.submit(usize::from(ring), &merged, &thread.ops[ops], needs)?;
         }
         self.drain()?;
@@ -198,7 +211,7 @@ impl Loop<'_> {
                 self.reap(ring, missing);
                 continue;
             }
-            let min = missing.min(step.wait_for.max(1)).min(of.in_flight);
+            let min = step.wait_for.max(1).min(of.completions(missing));
             of.engine.wait(wait, min, missing)?;
             has_waited = true;
             if wait == Wait::Peek && self.tools.stop.load(Ordering::Relaxed) {
@@ -228,6 +241,8 @@ impl Loop<'_> {
             if slot.is_tail {
                 of.tails += 1;
                 left -= 1;
+            } else {
+                of.heads -= 1;
             }
             self.done.latencies.saturating_record(self.tools.clock.ns(now.saturating_sub(slot.tick)));
             self.done.outcome(&slot, result);
@@ -268,7 +283,7 @@ impl Loop<'_> {
 
     /// Submits a step's requests. `next`: needs of the following step on the same ring.
     #[inline]
-    fn submit(&mut self, ring: usize, step: &Step, ops: &[Op], next: Option<u32>) -> Result<u64> {
+    fn submit(&mut self, ring: usize, step: &Step, ops: &[Op], next: u32) -> Result<u64> {
         while self.free.len() < ops.len().min(self.slots.len()) {
             self.make_room(ring)?;
         }
@@ -283,12 +298,13 @@ impl Loop<'_> {
             let moves = matches!(op.kind, OpKind::Read | OpKind::Write);
             self.slots[number as usize] = Slot { tick: now, len: op.len, moves, is_tail: op.ends_chain() };
             of.in_flight += 1;
+            of.heads += u32::from(!op.ends_chain());
             self.done.ios += 1;
             of.engine.queue(op, number)?;
         }
-        // Does not wait for completions that are already available.
-        let missing = next.map_or(0, |needs| needs.saturating_sub(of.tails + of.engine.available()));
-        of.engine.submit(step.min_complete.min(missing).min(of.in_flight), step.gets_events)?;
+        // Available completions count, as they do in the program's call.
+        let min = step.min_complete.min(of.completions(next.saturating_sub(of.tails)));
+        of.engine.submit(min, step.gets_events)?;
         Ok(self.tools.clock.now())
     }
 
