@@ -140,7 +140,7 @@ pub struct LoadOptions {
     #[arg(long, value_name = "MS")]
     pub sq_idle: Option<u32>,
 
-    /// Register these with the ring: files, buffers, ring, wait (arguments of waits, Linux 6.13)
+    /// Register these with the ring: files, buffers, ring, wait (wait arguments, Linux 6.13)
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub register: String,
 

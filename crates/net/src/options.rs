@@ -123,7 +123,7 @@ pub struct ServerOptions {
     #[arg(long, value_name = "MS")]
     pub sq_idle: Option<u32>,
 
-    /// Register these with the ring: files (accepted connections are direct descriptors), ring, wait (arguments of waits,
+    /// Register these with the ring: files (accepted connections are direct descriptors), ring, wait (wait arguments,
     /// Linux 6.13)
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub register: String,

@@ -223,7 +223,7 @@ pub const LOCK_CONTENDED: Rule = Rule {
 const ADVICE_OF_LOCKS: &str = "do not hold the lock across a call that waits (fsync(2), read(2), write(2)): collect the work under the lock, and \
                                release the lock before the I/O; one fsync(2) makes the writes of several threads durable";
 
-/// Fewer waits for a lock may be a condition variable whose counter looks like a lock.
+/// With fewer waits, the futex may be a condition variable: its counter can look like a lock.
 const ENOUGH_LOCKED: u64 = 100;
 const MUCH_LOCKED: f64 = 0.1;
 

@@ -268,8 +268,8 @@ const LITTLE_WAITING: f64 = 0.05;
 
 pub const WAITS_TIME_OUT: Rule = Rule {
     code: "waits_time_out",
-    about: "at least half (and at least 20) of the waits for completions in io_uring_enter(2) or io_getevents(2) timed out. Threads were blocked in these waits for at least 5 % of their time. It is a warning if half of these waits had completions, but fewer \
-        than min_complete, or if at least 1,000 per second timed out. It is a warning if signals ended at least half of the waits (at least 1,000 in total, and 100 per second)",
+    about: "at least half (and at least 20) of the waits for completions in io_uring_enter(2) or io_getevents(2) timed out. Threads were blocked in these waits for at least 5 % of their time. It is a warning if at least 1,000 per second timed out. It is \
+        also a warning if half of these waits had completions, but fewer than min_complete. It is also a warning if signals ended at least half of the waits (at least 1,000 in total, and 100 per second)",
     matter: Matter::Time,
     checks: &[Check::Each(waits_time_out)],
     ..RULE

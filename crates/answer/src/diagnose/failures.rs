@@ -170,7 +170,7 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
         }
         _ => (
             "the program keeps submitting requests that fail in the same way",
-            "look up the error in the operation's manual page: a failing request does not do the work that you measure",
+            "look up the error in the operation's manual page: failed requests do not do the work being measured",
         ),
     };
     (why.into(), remedy.into())

@@ -523,8 +523,8 @@ fn is_alone(t: &TraceRecord, tgid: Option<u32>) -> bool {
 }
 
 const REAPED_BY_ANOTHER: &str = "use a ring in one process only: fork(2) shares the ring's mappings, and a child that polls the CQ ring reaps the \
-                                 parent's completions. Create another ring in the child, or call execve(2) after fork(2) while the ring is in use; \
-                                 otherwise wait for no more completions than the number of submitted requests";
+                                 parent's completions. While the ring is in use, create another ring in the child, or call execve(2) after \
+                                 fork(2). If no other process uses the ring, do not wait for more completions than submitted requests";
 
 const SKIPPED: &str = "do not set IOSQE_CQE_SKIP_SUCCESS on requests whose completion the program waits for: with it, a request posts a completion only \
                        if it fails";

@@ -174,7 +174,7 @@ fn of_worker(t: &TraceRecord, o: &OpcodeRecord) -> String {
     let bytes: u64 = written().map(|w| w.bytes).sum();
     match is(&o.opcode, SYNCS) {
         true if bytes > 0 && bytes / o.outcomes().max(1) < PER_SYNC => format!(
-            "collect several writes before one fsync (group commit), since one fsync covers all earlier writes of the file and here covered only {}; \
+            "collect several writes before one fsync (group commit), since one fsync covers all earlier writes to the file, but here it covered only {}; \
              or set RWF_DSYNC on the write, which needs no second request",
             words_bytes(bytes / o.outcomes().max(1))
         ),

@@ -52,12 +52,12 @@ pub(super) fn why_delivered_then(t: &RequestTrace) -> String {
         DeliveryPath::SyscallExit => format!("{ran} on the exit from a system call{}", of(&t.detail)),
         DeliveryPath::Inline => "its own submission posted it, and was in progress until then".into(),
         DeliveryPath::Iopoll => format!("{state}; the device was polled only in its next io_uring_enter"),
-        DeliveryPath::Sqpoll if t.meanwhile.is_none() => format!("{who} processed it only then"),
-        DeliveryPath::Sqpoll => format!("{state}; it processed the completion only then"),
-        DeliveryPath::Iowq => "the io-wq worker posted it only then, and no event shows its work until then".into(),
+        DeliveryPath::Sqpoll if t.meanwhile.is_none() => format!("{who} did not process it until then"),
+        DeliveryPath::Sqpoll => format!("{state}; it did not process the completion until then"),
+        DeliveryPath::Iowq => "the io-wq worker did not post it until then, and no event shows its earlier work".into(),
         DeliveryPath::IrqDirect => format!("it was posted in interrupt context{}", of(&t.detail)),
-        DeliveryPath::Thread => "the helper thread processed it only then".into(),
-        DeliveryPath::Kworker => "the kernel worker finished it only then".into(),
+        DeliveryPath::Thread => "the helper thread did not process it until then".into(),
+        DeliveryPath::Kworker => "the kernel worker did not finish it until then".into(),
         DeliveryPath::Unknown => format!("{state}; its delivery path is unknown{}", of(&t.detail)),
     }
 }

@@ -46,7 +46,7 @@ fn a_thread_that_lost_its_cpu_is_not_reported_as_running_throughout() {
     t.vehicle = DeliveryPath::Sqpoll;
     t.meanwhile = Some(Meanwhile::Runnable { cpu: 0, tid: 54, comm: "kworker/0:1H".into() });
     assert!(headline(&t, false)[0].ends_with(
-        "posted: the SQPOLL thread waited for CPU 0, which kworker/0:1H (54) used; it processed the completion only then."
+        "posted: the SQPOLL thread waited for CPU 0, which kworker/0:1H (54) used; it did not process the completion until then."
     ));
     t.on_cpu = Some(at(&t, 2_101_000, 0));
     assert!(headline(&t, false)[0].contains("waited 2.00 ms for CPU 0, which"), "{:?}", headline(&t, false));

@@ -68,7 +68,7 @@ pub fn no_room(full: &[(Full, u64)]) -> Vec<Warning> {
             Full::Threads => (
                 "thread state",
                 "threads_lost",
-                "their delivery paths are wrong (slept counts as inline), not only too low; counts by operation are unaffected",
+                "some completions are counted under the wrong delivery path (slept counts as inline); counts by operation are unaffected",
                 "trace fewer threads at once",
             ),
             Full::Counts => (

@@ -11,7 +11,7 @@ use iotrail_schema::net_record::{SenderPlan, ServerCounts};
 
 /// Maximum length of a server's line in bytes: a measurement on a large machine, with one entry per second for a day.
 const LONGEST: usize = 64 << 20;
-/// A server loads its probes before its welcome.
+/// A server loads its probes before it sends this line.
 const WELCOME: Duration = Duration::from_secs(30);
 /// A server resets or reads its probes at the span's ends, after its threads have come to rest.
 const ANSWER: Duration = Duration::from_secs(30);

@@ -83,7 +83,7 @@ impl SenderSpec {
             return Err(Error::input("--reconnect-after 0 sends nothing", "use 1 or more responses"));
         }
         if o.give_up.0.is_zero() {
-            return Err(Error::input("--give-up 0 waits for no response", "use a longer time"));
+            return Err(Error::input("--give-up 0 leaves no time for a response", "use a longer time"));
         }
         Ok(Self {
             connections: o.connections,

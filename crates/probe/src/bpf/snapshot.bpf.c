@@ -30,7 +30,7 @@ struct {
 	__type(value, __u64);
 } operations SEC(".maps");
 
-/* Kind of the next reading. A program of its own per kind would be verified as often. */
+/* Kind of the next reading. With one program per kind, the verifier would check the same instructions again for each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

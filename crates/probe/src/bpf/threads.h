@@ -44,7 +44,7 @@ __noinline int ring_thread_turns(__u32 ring, __u32 tid)
 	return 0;
 }
 
-/* The current thread uses this ring, and begins `waits` waits. */
+/* The current thread uses this ring. `waits`: number of waits that it begins. */
 static __always_inline void uses_ring(__u32 ring, __u32 tid, __u32 waits, struct cpu_slot *slot)
 {
 	if (slot->last_thread.ring != ring || slot->last_thread.tid != tid)

@@ -15,7 +15,7 @@ pub struct LoadRecord {
     pub sq_cpu: Option<u32>,
     /// Idle time after which the SQPOLL thread goes to sleep.
     pub sq_idle_ms: Option<u32>,
-    /// Registered with the ring: `files`, `buffers`, `ring`, `wait` (arguments of waits).
+    /// Registered with the ring: `files`, `buffers`, `ring`, `wait` (wait arguments).
     pub register: Vec<String>,
     /// Whether every request is punted to io-wq (IOSQE_ASYNC).
     pub force_async: bool,

@@ -108,7 +108,7 @@ fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// Stalls in a directory, newest first, and the number of captures that cannot be read. Other files are skipped.
+/// Stalls in a directory, newest first, and the number of JSON files that are not captures. Other files are skipped.
 /// Nothing may have been captured yet: without the directory, there are none, unless it `must_exist`.
 pub fn list(dir: &Path, must_exist: bool) -> Result<(Vec<Stall>, usize)> {
     let names = match files(dir) {
@@ -238,11 +238,12 @@ mod tests {
         }
         (FILES as u64..FILES as u64 + 5).for_each(|i| captures.write(&capture(&captures, i, 0)).unwrap());
         fs::write(dir.path().join("0-other.json"), "{}").unwrap();
-        let stalls = list(dir.path()).unwrap();
-        assert_eq!((stalls.len(), stalls[0].began_unix_ns), (FILES, FILES as u64 + 4));
-        assert_eq!(list(&dir.path().join("absent")).unwrap(), []);
+        let (stalls, unread) = list(dir.path(), true).unwrap();
+        assert_eq!((stalls.len(), stalls[0].began_unix_ns, unread), (FILES, FILES as u64 + 4, 1));
+        assert_eq!(list(&dir.path().join("absent"), false).unwrap(), (vec![], 0));
+        assert!(list(&dir.path().join("absent"), true).is_err());
         captures.write(&capture(&captures, 5000, 100_000)).unwrap();
-        let large = read(Path::new(&list(dir.path()).unwrap()[0].capture)).unwrap();
+        let large = read(Path::new(&list(dir.path(), true).unwrap().0[0].capture)).unwrap();
         assert!(large.threads.is_empty() && large.not_traced.is_some());
     }
 

@@ -71,7 +71,7 @@ fn each_doubt_has_a_sentence() {
 #[test]
 fn each_full_map_warning_names_the_affected_counts() {
     let all = [
-        (Full::Threads, "their delivery paths are wrong"),
+        (Full::Threads, "under the wrong delivery path"),
         (Full::Counts, "lower bounds"),
         (Full::Calls, "io_uring's counts are unaffected"),
         (Full::Children, "3 processes: their work is not counted"),

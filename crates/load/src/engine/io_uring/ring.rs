@@ -26,7 +26,7 @@ pub struct Ring {
     fd: OwnedFd,
     queues: Mapping,
     entries: Mapping,
-    /// Holds the arguments of waits, if registered for that ([`Ring::register_waits`]).
+    /// Holds wait arguments, if registered for that ([`Ring::register_waits`]).
     waits: Option<Mapping>,
     /// log2 of the submission entry size relative to the normal size: 0 or 1.
     sqe_shift: u32,
@@ -159,7 +159,7 @@ impl Ring {
         if done < 0 { Err(last_error()) } else { Ok(()) }
     }
 
-    /// Registers memory for the arguments of waits (6.13) and enables the ring, which IORING_SETUP_R_DISABLED created.
+    /// Registers memory for wait arguments (6.13) and enables the ring, which IORING_SETUP_R_DISABLED created.
     pub(crate) fn register_waits(&mut self) -> io::Result<()> {
         let page = Mapping::anonymous(PAGE, MapFlags::PRIVATE)?;
         let region = sys::io_uring_region_desc {

@@ -52,8 +52,8 @@ fn limits() -> Vec<Warning> {
     vec![
         Warning::new(
             "threads_lost",
-            "the probes' maps had no space for 12 thread states: their delivery paths are wrong (slept counts as inline), \
-             not only too low; counts by operation are unaffected",
+            "the probes' maps had no space for 12 thread states: some completions are counted under the wrong \
+             delivery path (slept counts as inline); counts by operation are unaffected",
             "trace fewer threads at once",
         ),
         Warning::new(

@@ -51,7 +51,7 @@ pub fn way(address: &Address, facts: &Facts) -> Result<DriveAccess> {
     if function.class != Some(pci::NVME) {
         let class = function.class.map_or("is unknown".into(), |c| format!("is {c:#08x}"));
         return Err(Error::input(
-            format!("{address} is not an NVMe controller: its class {class}"),
+            format!("{address} is not an NVMe controller (its class {class})"),
             "specify a drive by its address: `lspci -D -d ::0108` lists them",
         ));
     }
@@ -158,7 +158,7 @@ mod tests {
                 .unwrap_err()
                 .starts_with("PCI function 0000:00:04.0 does not exist; specify a drive")
         );
-        assert!(refused(Function { class: Some(0x020000), ..free() }).contains("its class is 0x020000; specify"));
+        assert!(refused(Function { class: Some(0x020000), ..free() }).contains("(its class is 0x020000); specify"));
         let held = Function { driver: Some("nvme".into()), disks: vec!["nvme0n1".into()], ..free() };
         assert_eq!(
             refused(held.clone()),
