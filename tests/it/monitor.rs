@@ -62,7 +62,11 @@ fn no_stalls() -> End {
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json["schema"], &json["stalls"]), (&"iotrail.stalls/1".into(), &Value::Array(vec![])));
     let missing = run(&mut place.tool(["stalls", "--dir", "d"]));
-    assert_refused(&missing, 2, "cannot read d: No such file or directory (os error 2); specify another directory with --dir");
+    assert_refused(
+        &missing,
+        2,
+        "cannot read d: No such file or directory (os error 2); specify another directory with --dir",
+    );
     std::fs::create_dir(place.path().join("d")).expect("a directory");
     let line = "no stall 1 of 0 in d; `iotrail stalls` lists them";
     assert_refused(&run(&mut place.tool(["stalls", "1", "--dir", "d"])), 2, line);

@@ -213,7 +213,8 @@ pub fn moving_failed(t: &TraceRecord) -> Option<String> {
 const FAIL: f64 = 0.9;
 
 fn calls_fail(t: &TraceRecord) -> Option<Finding> {
-    let failed = moving(t).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
+    let failed =
+        moving(t).chain(of_name(t, &["close"])).flat_map(|c| c.errors.iter().map(move |(errno, n)| (c, errno, *n)));
     // epoll reports a descriptor that the program has closed: see `epoll_spins`.
     let stale = t.calls.iter().flatten().flat_map(|c| &c.woken_by).any(|by| by.is_closed);
     let failed = failed.filter(|(_, errno, _)| !stale || errno.as_str() != "EBADF");
@@ -280,6 +281,19 @@ fn limit(syscall: &str, errno: &str) -> Option<(&'static str, &'static str)> {
             "with O_DIRECT, the buffer's address, the offset and the length must be multiples of the device's logical block size (often 512 or 4096 bytes); \
              otherwise the file does not support the call",
             "align them (posix_memalign(3); statx(2) with STATX_DIOALIGN reports the required alignment), or open the file without O_DIRECT",
+        ),
+        ("close", "EBADF") => (
+            "the program closes descriptor numbers that are not open",
+            "close a range of descriptors with close_range(2) (Linux 5.9; with CLOSE_RANGE_CLOEXEC, at the next execve(2)), or list the open ones in \
+             /proc/self/fd",
+        ),
+        ("copy_file_range", "EXDEV") => (
+            "source and destination are on different file systems, and the file systems do not support copies between them",
+            "at this error, copy with read(2) and write(2) or sendfile(2)",
+        ),
+        ("sendmsg" | "sendmmsg", "ETOOMANYREFS") => (
+            "too many descriptors sent over AF_UNIX sockets (SCM_RIGHTS) have not been received: RLIMIT_NOFILE limits their number per user",
+            "receive them (recvmsg(2)) before the program sends more, or raise RLIMIT_NOFILE",
         ),
         (_, "EIO") => ("the device or the file system reported an error", "check the kernel log (`dmesg`)"),
         (_, "EBADF") if syscall != "fcntl" => (

@@ -112,6 +112,10 @@ fn meaning(t: &TraceRecord, opcode: &str, errno: &str) -> (String, String) {
             "cancel a descriptor's requests before you close it (IORING_OP_ASYNC_CANCEL with IORING_ASYNC_CANCEL_FD), and do not resubmit after a \
              permanent error",
         ),
+        "EBADF" if opcode == "close" => (
+            "the descriptor or slot is not open, or the request has IOSQE_FIXED_FILE, which a close does not accept",
+            "for a slot of the registered files, set file_index without IOSQE_FIXED_FILE (io_uring_prep_close_direct); close each descriptor once",
+        ),
         "EBADF" if t.rings.iter().any(registers_files) => (
             "the descriptor is not open, or it is a slot of the registered files and the request lacks IOSQE_FIXED_FILE",
             "set IOSQE_FIXED_FILE on each request whose fd is a slot of the registered files (direct opens and accepts return slots); do not resubmit \

@@ -39,7 +39,7 @@ struct Small {
 }
 
 #[rustfmt::skip]
-const SMALLS: [Small; 10] = [
+const SMALLS: [Small; 11] = [
     Small { names: &["sendto", "sendmsg"], does: "", moves: true, of_sockets: true, remedy:
         "send several datagrams per call with UDP_SEGMENT (the kernel splits one buffer) or sendmmsg(2); gather a stream's sends in one buffer or \
          one iovec" },
@@ -49,13 +49,16 @@ const SMALLS: [Small; 10] = [
         "gather the data in a buffer, and write the buffer with one call; write to an eventfd only if its reader sleeps, not once per item" },
     Small { names: &["read", "readv", "pread64", "preadv", "preadv2"], does: "", moves: true, of_sockets: true, remedy:
         "read 64 KiB or more per call into a buffer (stdio, BufReader), and parse the items from the buffer" },
-    Small { names: &["splice", "sendfile", "copy_file_range"], does: "", moves: true, of_sockets: false, remedy:
+    Small { names: &["copy_file_range"], does: "", moves: true, of_sockets: false, remedy:
+        "pass the length of the remaining file, and stop at a result of 0 bytes: some file systems, such as procfs, return 0 for a file with data. \
+         Read and write such a file instead" },
+    Small { names: &["splice", "sendfile"], does: "", moves: true, of_sockets: false, remedy:
         "move more bytes per call: enlarge the pipe of splice(2) with F_SETPIPE_SZ. Above fs.pipe-user-pages-soft a user's new pipes get a single \
          page" },
     Small { names: &["open", "openat", "openat2"], does: "opens a file", moves: false, of_sockets: false, remedy:
         "keep the file open, and use its descriptor for several operations" },
     Small { names: &["stat", "fstat", "newfstatat", "statx"], does: "examines a file", moves: false, of_sockets: false, remedy:
-        "wait for changes with inotify(7) instead of polling the files, or keep their results" },
+        "wait for changes with inotify(7) instead of polling the files, or keep their results. For the types of the files in a directory, use d_type of readdir(3)" },
     Small { names: &["futex", "futex_wait", "futex_waitv"], does: "wakes a thread or waits for one", moves: false, of_sockets: false, remedy:
         "hand over more work per wake-up, or do short operations, such as reads of cached data, in the thread itself" },
     Small { names: &["lseek"], does: "sets a file position", moves: false, of_sockets: false, remedy:

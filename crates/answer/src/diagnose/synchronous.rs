@@ -275,7 +275,14 @@ pub fn advice(t: &TraceRecord) -> Option<String> {
                 },
                 // Whether an unknown function waits for I/O is unknown.
                 Some(Reason::Function(function)) => format!("{call} waits in the kernel function {function}()"),
-                Some(reason) => format!("{call} waits for {}, not for I/O", reason_name(reason)),
+                Some(reason) => match in_event_loop(t, name).filter(|_| *name == "read") {
+                    Some((tid, events)) => format!(
+                        "{call} waits for {} in thread {tid}, which also waits for events in {events}(2): ready descriptors wait meanwhile. Set O_NONBLOCK \
+                         (TFD_NONBLOCK, EFD_NONBLOCK, SFD_NONBLOCK), and continue at EAGAIN",
+                        reason_name(reason)
+                    ),
+                    None => format!("{call} waits for {}, not for I/O", reason_name(reason)),
+                },
                 None => format!("{call} does not wait for I/O"),
             }),
             None => runs.push(call),
@@ -363,6 +370,15 @@ mod tests {
             (ThreadState::Blocked, Some("epoll_wait"), Some(Reason::Epoll), 600_000_000),
         ]);
         assert!(said(&of_loop).contains("recvfrom(2) blocks thread 7, which also waits for events in epoll_wait(2)"));
+        let timer = (ThreadState::Blocked, Some("read"), Some(Reason::Timer), 400_000_000);
+        let disarmed =
+            traced(&[timer.clone(), (ThreadState::Blocked, Some("epoll_wait"), Some(Reason::Epoll), 600_000_000)]);
+        assert!(
+            said(&disarmed).contains("read(2) waits for a timerfd in thread 7, which also waits for events"),
+            "{}",
+            said(&disarmed)
+        );
+        assert!(said(&traced(&[timer])).contains("read(2) waits for a timerfd, not for I/O"));
         let cached = traced(&[(ThreadState::Running, Some("pread64"), None, 900_000_000)]);
         assert_eq!(
             advice(&cached).unwrap(),

@@ -935,6 +935,9 @@ fn failed_calls_on_files_and_pipes_are_reported_with_their_cause() {
         (of("splice", 40_000, "EAGAIN", 39_000), "EPOLLOUT of a full pipe"),
         (of("write", 40_000, "EAGAIN", 39_000), "the socket's send buffer was full"),
         (of("flock", 100, "EAGAIN", 90), "another descriptor of this process, holds the lock"),
+        (of("close", 1_048_000, "EBADF", 1_047_900), "close_range(2)"),
+        (of("copy_file_range", 500, "EXDEV", 500), "different file systems"),
+        (of("sendmsg", 3_000, "ETOOMANYREFS", 2_900), "RLIMIT_NOFILE limits their number"),
     ] {
         assert!(text.contains(named), "{text}");
     }
