@@ -166,7 +166,7 @@ pub struct TraceArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "no_store")]
     store: Option<PathBuf>,
 
-    /// Store only the command's name, without its arguments
+    /// Store only the command's name, without its arguments (the paths of traced files are stored)
     #[arg(long, conflicts_with = "no_store")]
     redact: bool,
 

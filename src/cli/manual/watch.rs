@@ -15,7 +15,7 @@ pub const TRACE: Page = Page {
         "After ten seconds iotrail measures the cost of the probes. If they take more than 1.5 % of the program's CPU time, the trace continues in windows. Window counts are extrapolated to the time between windows; an estimate is printed as ~16.2, or as – if its interval is wide. --exact traces everything.",
         "The trace ends when the last process of the command exits, when the -p processes exit, after --duration, or on Ctrl-C. Programs that were already running continue.",
         "Each trace is stored with a number (t1, t2 …). iotrail report t12 prints it again, in full or as a page; iotrail explain t12 shows its \
-         slowest requests. The store keeps at most 500 traces and 256 MiB of them. If iotrail is killed, the last checkpoint of the trace is kept and marked as partial. --redact stores the command without its arguments; --no-store stores nothing.",
+         slowest requests. The store keeps at most 500 traces and 256 MiB of them. If iotrail is killed, the last checkpoint of the trace is kept and marked as partial. --redact stores the command without its arguments, but with the paths of the files that it used; --no-store stores nothing.",
         "The probes need root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYSLOG.",
     ],
     examples: &[
