@@ -430,7 +430,7 @@ mod tests {
             ..read()
         };
         assert_eq!(rows(&again), [(INLINE, 3), (IOWQ_QUEUE, 12), (IOWQ, 5), (PEER, 80)]);
-        let armed_first = RequestTrace { before: Before { punted_ns: Some(92 * US), ..again.before.clone() }, ..again };
+        let armed_first = RequestTrace { before: Before { punted_ns: Some(92 * US), ..again.before }, ..again };
         assert_eq!(rows(&armed_first), [(INLINE, 10), (IOWQ_QUEUE, 5), (IOWQ, 5), (PEER, 80)]);
     }
 
