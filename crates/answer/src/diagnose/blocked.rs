@@ -450,8 +450,8 @@ fn cpu_quota(t: &TraceRecord) -> Option<Finding> {
 
 /// Share of a thread's time in which it waited for a CPU used by the other thread.
 const CONTENDED: f64 = 0.05;
-/// Within less time, a single time slice of another program dominates.
-const ENOUGH_WAITED_NS: f64 = 5e6;
+/// Within less time, a few time slices dominate: the SQPOLL thread starts on the CPU of the thread that created it.
+const ENOUGH_WAITED_NS: f64 = 20e6;
 
 pub const SQPOLL_SHARES_CPU: Rule = Rule {
     code: "sqpoll_shares_cpu",
